@@ -1,0 +1,169 @@
+"""The import hook that makes openipu's modules answer to the names IPU programs use.
+
+`openipu_hook.pth` imports this module at every interpreter start, so it imports nothing but `sys` until
+one of the names below is asked for.
+"""
+
+import sys
+
+TYPE_CHECKING = False  # typing's own constant would cost an import of typing.
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+# All the modules that users know as "keras"; TensorFlow loads a copy of its own under its own name.
+KERAS_NAMESPACES = (
+    "keras",
+    "keras._tf_keras.keras",
+    "tensorflow.keras",
+    "tensorflow.compat.v1.keras",
+    "tensorflow.compat.v2.keras",
+    "tf_keras",
+    "tf_keras.api._v1.keras",
+    "tf_keras.api._v2.keras",
+)
+
+# The name in the user's program: the module that answers, for itself and everything below it.
+ALIASES = {
+    "tensorflow.python.ipu": "openipu.tensorflow.ipu",
+    **{f"{namespace}.ipu": "openipu.tensorflow.keras.ipu" for namespace in KERAS_NAMESPACES},
+}
+
+
+def real_name(name: str) -> str | None:
+    """The name of the openipu module that answers to `name`, or None where the name is not ours."""
+    if ".ipu" not in name:
+        return None
+    for alias, real in ALIASES.items():
+        if name == alias or name.startswith(alias + "."):
+            return real + name[len(alias) :]
+    return None
+
+
+class AliasLoader:
+    """Loads one module under a second name: both names give the same module object."""
+
+    def __init__(self, real: str) -> None:
+        self.real = real
+
+    def create_module(self, spec: "ModuleSpec") -> None:
+        """Import the real module while the alias is still free, so that it may itself import the alias."""
+        from importlib import import_module
+
+        self.module = import_module(self.real)
+        # The import system writes the spec into what is returned here. It gets to write it into a throw-away
+        # module: the real one keeps its own, which reload, pickle and inspect rely on.
+        return None
+
+    def exec_module(self, module: "ModuleType") -> None:
+        """Put the real module in the place of the throw-away one."""
+        assert module.__spec__ is not None
+        sys.modules[module.__spec__.name] = self.module
+
+
+def alias_spec(name: str, real: str) -> "ModuleSpec | None":
+    """The spec that loads the module `real` under `name`, or None if there is no such module."""
+    from importlib.machinery import ModuleSpec
+    from importlib.util import find_spec
+
+    try:
+        found = find_spec(real)
+    except ModuleNotFoundError as error:
+        # A missing parent is an ordinary "no such module"; a missing dependency of the parent is an error to see.
+        if error.name and (real == error.name or real.startswith(error.name + ".")):
+            return None
+        raise
+    if found is None:
+        return None
+    spec = ModuleSpec(name, AliasLoader(real), origin=found.origin)  # pyright: ignore[reportArgumentType]
+    spec.submodule_search_locations = found.submodule_search_locations
+    return spec
+
+
+def offer_ipu(module: "ModuleType") -> None:
+    """Give a Keras namespace the attribute `ipu`, imported when it is first touched."""
+    earlier = module.__dict__.get("__getattr__")
+
+    def __getattr__(name: str) -> object:
+        if name == "ipu":
+            from importlib import import_module
+
+            return import_module(f"{module.__name__}.ipu")
+        if earlier is not None:
+            return earlier(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
+
+    module.__dict__["__getattr__"] = __getattr__
+
+
+def offer_sample(module: "ModuleType") -> None:
+    """Let a Keras dataset module answer from the embedded sample where the user asks for it."""
+    from openipu.datasets.keras import with_sample
+
+    module.__dict__["load_data"] = with_sample(module.__dict__["load_data"], module.__name__.rpartition(".")[2])
+
+
+# What is done to a module of others right after it has run, before anything is re-exported from it.
+AFTER_IMPORT: "dict[str, Callable[[ModuleType], None]]" = {
+    **dict.fromkeys(KERAS_NAMESPACES, offer_ipu),
+    "keras.src.datasets.mnist": offer_sample,
+    "keras.src.datasets.fashion_mnist": offer_sample,
+    "tf_keras.src.datasets.mnist": offer_sample,
+    "tf_keras.src.datasets.fashion_mnist": offer_sample,
+}
+
+
+class Finder:
+    """Finds the aliases, and completes the modules of `AFTER_IMPORT` that other finders find."""
+
+    def find_spec(
+        self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
+    ) -> "ModuleSpec | None":
+        """Called by the import system for every module that is not loaded yet."""
+        real = real_name(name)
+        if real is not None:
+            return alias_spec(name, real)
+        complete = AFTER_IMPORT.get(name)
+        if complete is None:
+            return None
+        spec = self.find_elsewhere(name, path, target)
+        if spec is not None and spec.loader is not None:
+            run_after(spec, complete)
+        return spec
+
+    def find_elsewhere(
+        self, name: str, path: "Sequence[str] | None", target: "ModuleType | None"
+    ) -> "ModuleSpec | None":
+        """What the import system would have found without this finder."""
+        # Only those behind it: the ones before it have been asked, and may be asking on behalf of others.
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:  # pyright: ignore[reportArgumentType]
+            find_spec = getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if find_spec else None
+            if spec is not None:
+                return spec
+        return None
+
+
+def run_after(spec: "ModuleSpec", complete: "Callable[[ModuleType], None]") -> None:
+    """Have `complete` called with the module once it has run."""
+    loader = spec.loader
+    assert loader is not None
+
+    def exec_module(module: "ModuleType") -> None:
+        # The loader stays the one that was found, and unchanged: resources, inspect and reload ask it questions.
+        del loader.exec_module
+        loader.exec_module(module)
+        complete(module)
+
+    loader.exec_module = exec_module
+
+
+def install() -> None:
+    """Put the finder before all others; later ones would load a second copy of what lies below an alias."""
+    # By name, because reloading this module makes a new class.
+    others = [finder for finder in sys.meta_path if type(finder).__module__ != __name__]
+    sys.meta_path[:] = [Finder(), *others]  # pyright: ignore[reportArgumentType]
+
+
+install()

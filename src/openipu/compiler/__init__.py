@@ -1,0 +1,5 @@
+"""Program + plan -> executable: one XLA program that runs a whole execution."""
+
+from openipu.compiler.compile import Executable, compile_program
+
+__all__ = ["Executable", "compile_program"]

@@ -1,0 +1,37 @@
+"""Rewrite a captured step so that the backend runs it fast, without changing what it computes.
+
+`optimise` is applied to a finished step: after differentiation, before `vmap` over replicas and `scan` over
+device iterations. On CPU it does, in this order:
+
+1. `inline` opens nested calls, so that the rules below see one flat program;
+2. `dead` drops equations whose results nobody reads (a captured gradient always has some);
+3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`), which replace an
+   equation XLA's CPU backend runs slowly by ones it runs fast, and *layout rules* (`layout`, `shapes`), which carry the
+   kernels' dimension order (batch innermost) through the equations between them, so that nothing is transposed there;
+4. `dead` again, for what the rewriting left over.
+
+The kernels and the layout are one walk because they decide each other: a convolution takes the order its input
+happens to be stored in, and determines the order of what follows. The rewritten step is not meant to be
+differentiated: custom derivative rules are opened by step 1.
+"""
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from openipu.compiler.passes import dead, inline, rewriter
+
+
+def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu") -> ClosedJaxpr:
+    """Returns a jaxpr with the same signature and results (up to rounding) that runs faster on `platform`.
+
+    Args:
+      closed_jaxpr: a finished step; loops, branches and calls inside it are optimised as well.
+      platform: name of the JAX backend that will run it. Only "cpu" is rewritten: other backends have good kernels.
+    """
+    if platform != "cpu":
+        return closed_jaxpr
+    # A captured step may hold 64-bit values; tracing replacements for it must not narrow them.
+    with jax.enable_x64(True):
+        for run in (inline.run, dead.run, rewriter.run, dead.run):
+            closed_jaxpr = run(closed_jaxpr)
+    return closed_jaxpr

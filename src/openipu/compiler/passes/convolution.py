@@ -1,0 +1,97 @@
+"""Convolutions as copied patches and matrix products, each kind in the form that costs least."""
+
+import math
+from typing import TYPE_CHECKING
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import JaxprEqn
+
+from openipu.compiler.passes.kernels import FORMS, Geometry
+from openipu.compiler.passes.layout import Order, Stored
+
+if TYPE_CHECKING:
+    from openipu.compiler.passes.rewriter import Rewriter
+
+# A vector of the narrowest machines we meet; below it the batch is no good as the innermost dimension.
+_SMALLEST_INNER_BATCH = 8
+# Patches repeat the input once for each position of the kernel; beyond this XLA's own loop is the lesser evil.
+_MOST_PATCH_BYTES = 1 << 29
+
+
+def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
+    lhs, rhs = eqn.invars
+    out = eqn.outvars[0].aval
+    if not (jnp.issubdtype(lhs.aval.dtype, jnp.floating) and jnp.issubdtype(out.dtype, jnp.floating)):
+        return None
+    if 0 in (*lhs.aval.shape, *rhs.aval.shape, *out.shape) or lhs.aval.dtype != rhs.aval.dtype:
+        return None
+    geometry = _geometry(eqn)
+    form = min(FORMS, key=lambda form: form.cost(geometry))
+    cost = form.cost(geometry)
+    if math.isinf(cost) or form.patch_elements(geometry) * 4 > _MOST_PATCH_BYTES:
+        return None
+    batch_inner = form.batch(geometry) >= _SMALLEST_INNER_BATCH
+    numbers = eqn.params["dimension_numbers"]
+    lhs_order = _order(numbers.lhs_spec, form.lhs_leading(geometry), batch_inner)
+    rhs_order = _order(numbers.rhs_spec, 0, batch_inner)
+    out_order = form.out_order(batch_inner, len(geometry.kernel))
+    accumulate = jnp.promote_types(out.dtype, jnp.float32)
+
+    def compute(x: jax.Array, w: jax.Array) -> jax.Array:
+        x, w = _grouped(x, w, geometry, form.lhs_leading(geometry), batch_inner)
+        y = form.compute(x, w, geometry, batch_inner, accumulate, eqn.params["precision"])
+        return y.astype(out.dtype)
+
+    y = rewriter.emit(compute, rewriter.ordered(lhs, lhs_order), rewriter.ordered(rhs, rhs_order))
+    # Kernels return (batch, features, *space) by name; the program may call these dimensions by other numbers.
+    return [Stored(y, tuple(numbers.out_spec[name] for name in out_order))]
+
+
+def _geometry(eqn: JaxprEqn) -> Geometry:
+    params, numbers = eqn.params, eqn.params["dimension_numbers"]
+    lhs, rhs = (atom.aval.shape for atom in eqn.invars)
+    out = eqn.outvars[0].aval.shape
+    batch_groups, feature_groups = params["batch_group_count"], params["feature_group_count"]
+    return Geometry(
+        groups=batch_groups * feature_groups,
+        batch_grouped=batch_groups > 1,
+        batch=lhs[numbers.lhs_spec[0]] // batch_groups,
+        inputs=rhs[numbers.rhs_spec[1]],
+        outputs=rhs[numbers.rhs_spec[0]] // (batch_groups * feature_groups),
+        space=tuple(lhs[d] for d in numbers.lhs_spec[2:]),
+        kernel=tuple(rhs[d] for d in numbers.rhs_spec[2:]),
+        windows=tuple(out[d] for d in numbers.out_spec[2:]),
+        strides=tuple(params["window_strides"]),
+        padding=tuple((int(low), int(high)) for low, high in params["padding"]),
+        lhs_dilation=tuple(params["lhs_dilation"]),
+        rhs_dilation=tuple(params["rhs_dilation"]),
+    )
+
+
+def _order(spec: tuple[int, ...], leading: int, batch_inner: bool) -> Order:
+    """Returns the order (leading, *space, other), or (other, *space, leading) when the batch is not innermost."""
+    first, last = spec[leading], spec[1 - leading]
+    return (first, *spec[2:], last) if batch_inner else (last, *spec[2:], first)
+
+
+def _grouped(
+    x: jax.Array, w: jax.Array, geometry: Geometry, leading: int, batch_inner: bool
+) -> tuple[jax.Array, jax.Array]:
+    """Returns both operands with a first dimension for the group."""
+    lhs_sizes = (geometry.batch, geometry.inputs)
+    grouped_role = 0 if geometry.batch_grouped else 1
+    x = _split(x, geometry.groups, lhs_sizes[grouped_role], first=(grouped_role == leading) == batch_inner)
+    w = _split(w, geometry.groups, geometry.outputs, first=batch_inner)
+    return x, w
+
+
+def _split(x: jax.Array, groups: int, size: int, first: bool) -> jax.Array:
+    if first:
+        return lax.reshape(x, (groups, size, *x.shape[1:]))
+    x = lax.reshape(x, (*x.shape[:-1], groups, size))
+    return lax.transpose(x, (x.ndim - 2, *range(x.ndim - 2), x.ndim - 1))
+
+
+RULES = {"conv_general_dilated": _convolution}

@@ -1,0 +1,51 @@
+"""Small tools on jaxprs that all passes share: substitution, sub-jaxprs, copies with other equations."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jax._src.core import Var as _Var
+from jax.core import AbstractValue
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+
+Atom = Var | Literal
+
+
+def fresh(aval: AbstractValue) -> Var:
+    """Returns a new variable; `jax.extend` exports the class but not a stable way to make one."""
+    return _Var(aval)
+
+
+def read(env: Mapping[Var, Atom], atom: Atom) -> Atom:
+    """Returns what an atom stands for after substitution; literals and unmapped variables stand for themselves."""
+    return atom if isinstance(atom, Literal) else env.get(atom, atom)
+
+
+def with_equations(jaxpr: Jaxpr, equations: list[JaxprEqn], outvars: list[Atom]) -> Jaxpr:
+    """Returns `jaxpr` computing `outvars` by `equations` instead."""
+    return jaxpr.replace(eqns=equations, outvars=outvars)
+
+
+def map_subjaxprs(params: Mapping[str, Any], run: Callable[[ClosedJaxpr], ClosedJaxpr]) -> dict[str, Any]:
+    """Returns equation parameters with `run` applied to every jaxpr in them (loop bodies, branches, calls)."""
+
+    def visit(value: Any) -> Any:
+        if isinstance(value, ClosedJaxpr):
+            return run(value)
+        if isinstance(value, Jaxpr):
+            # An open jaxpr has no place for constants, so it keeps only results that need none.
+            done = run(ClosedJaxpr(value, ()))
+            return value if done.consts else done.jaxpr
+        if isinstance(value, tuple) and any(isinstance(item, ClosedJaxpr | Jaxpr) for item in value):
+            return tuple(visit(item) for item in value)
+        return value
+
+    return {name: visit(value) for name, value in params.items()}
+
+
+def has_subjaxprs(params: Mapping[str, Any]) -> bool:
+    """Whether an equation holds other jaxprs."""
+    kinds = ClosedJaxpr | Jaxpr
+    return any(
+        isinstance(value, kinds) or (isinstance(value, tuple) and any(isinstance(item, kinds) for item in value))
+        for value in params.values()
+    )

@@ -1,0 +1,115 @@
+"""The one walk over a jaxpr in which kernel rules and layout rules replace equations."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+
+from openipu.compiler.passes import convolution, pooling, shapes
+from openipu.compiler.passes.jaxprs import Atom, fresh, has_subjaxprs, map_subjaxprs, read, with_equations
+from openipu.compiler.passes.layout import Order, Stored, identity
+
+Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
+
+# A rule returns how the equation's results are stored after emitting what computes them, or None to leave it alone.
+_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES}
+
+
+def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
+    """Returns the jaxpr with every rule applied, also inside loops and branches."""
+    return Rewriter(closed_jaxpr).run()
+
+
+class Rewriter:
+    """The state of one walk: equations emitted so far, and how each of the program's values is stored."""
+
+    def __init__(self, closed_jaxpr: ClosedJaxpr) -> None:
+        self._source = closed_jaxpr
+        self._equations: list[JaxprEqn] = []
+        self._constvars = list(closed_jaxpr.jaxpr.constvars)
+        self._consts = list(closed_jaxpr.consts)
+        self._stored: dict[Var, Stored] = {}
+        self._broadcasts: dict[Var, JaxprEqn] = {}
+        self._ordered: dict[tuple[Var, Order], Atom] = {}
+
+    def run(self) -> ClosedJaxpr:
+        """Walks all equations and returns the new jaxpr."""
+        jaxpr = self._source.jaxpr
+        for eqn in jaxpr.eqns:
+            rule = _RULES.get(eqn.primitive.name)
+            results = rule(self, eqn) if rule else None
+            if results is None:
+                self._keep(eqn)
+            else:
+                self._stored.update(zip(eqn.outvars, results, strict=True))
+        outvars = [self.plain(atom) for atom in jaxpr.outvars]
+        done = with_equations(jaxpr.replace(constvars=self._constvars), self._equations, outvars)
+        return ClosedJaxpr(done, self._consts)
+
+    def stored(self, atom: Atom) -> Stored:
+        """Returns how a value of the program is stored."""
+        if isinstance(atom, Var) and atom in self._stored:
+            return self._stored[atom]
+        return Stored(atom, identity(len(atom.aval.shape)))
+
+    def plain(self, atom: Atom) -> Atom:
+        """Returns a program value stored as the program says."""
+        return self.ordered(atom, identity(len(atom.aval.shape)))
+
+    def ordered(self, atom: Atom, order: Order) -> Atom:
+        """Returns a program value stored in `order`, transposing at most once for each order."""
+        stored = self.stored(atom)
+        if stored.order == order:
+            return stored.atom
+        assert isinstance(atom, Var)
+        key = (atom, order)
+        if key not in self._ordered:
+            broadcast = self._broadcasts.get(atom)
+            if broadcast is not None:
+                self._ordered[key] = self._broadcast(broadcast, order)
+            else:
+                permutation = tuple(stored.position[dim] for dim in order)
+                self._ordered[key] = self.emit(lambda x: lax.transpose(x, permutation), stored.atom)
+        return self._ordered[key]
+
+    def emit(self, function: Callable[..., Any], *atoms: Atom) -> Atom:
+        """Adds the equations of `function(*atoms)`, which takes and returns arrays, and returns its one result."""
+        avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in atoms]
+        traced = jax.make_jaxpr(function)(*avals)
+        env: dict[Var, Atom] = dict(zip(traced.jaxpr.invars, atoms, strict=True))
+        for var, value in zip(traced.jaxpr.constvars, traced.consts, strict=True):
+            self._constvars.append(var)
+            self._consts.append(value)
+        for eqn in traced.jaxpr.eqns:
+            self._equations.append(eqn.replace(invars=[read(env, atom) for atom in eqn.invars]))
+        return read(env, traced.jaxpr.outvars[0])
+
+    def emit_like(self, eqn: JaxprEqn, invars: Sequence[Atom], order: Order, **params: Any) -> list[Stored]:
+        """Adds `eqn` with other inputs and parameters; its one result is stored in `order`."""
+        aval = eqn.outvars[0].aval
+        out = fresh(aval.update(shape=tuple(aval.shape[dim] for dim in order)))
+        self._equations.append(eqn.replace(invars=list(invars), outvars=[out], params={**eqn.params, **params}))
+        return [Stored(out, order)]
+
+    def note_broadcast(self, eqn: JaxprEqn) -> None:
+        """Remembers that a result is a broadcast, which can be made in any order for nothing."""
+        self._broadcasts[eqn.outvars[0]] = eqn
+
+    def is_broadcast(self, atom: Atom) -> bool:
+        """Whether a value can be had in any order for nothing."""
+        return isinstance(atom, Literal) or atom in self._broadcasts or not atom.aval.shape
+
+    def _broadcast(self, eqn: JaxprEqn, order: Order) -> Atom:
+        position = {dim: number for number, dim in enumerate(order)}
+        dims = eqn.params["broadcast_dimensions"]
+        operand_order = tuple(sorted(range(len(dims)), key=lambda number: position[dims[number]]))
+        operand = self.ordered(eqn.invars[0], operand_order)
+        shape = tuple(eqn.params["shape"][dim] for dim in order)
+        where = tuple(position[dims[number]] for number in operand_order)
+        return self.emit(lambda x: lax.broadcast_in_dim(x, shape, where), operand)
+
+    def _keep(self, eqn: JaxprEqn) -> None:
+        params = map_subjaxprs(eqn.params, run) if has_subjaxprs(eqn.params) else eqn.params
+        self._equations.append(eqn.replace(invars=[self.plain(atom) for atom in eqn.invars], params=params))

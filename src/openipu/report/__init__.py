@@ -1,0 +1,1 @@
+"""What users see of a program: pages, pictures and terminal tables."""

@@ -1,0 +1,7 @@
+"""Running executables: values that live on the device, feeds that are prefetched, results that come back."""
+
+from openipu.runtime.engine import Engine, Results
+from openipu.runtime.feed import prefetch
+from openipu.runtime.resident import Resident, bring_all_home
+
+__all__ = ["Engine", "Resident", "Results", "bring_all_home", "prefetch"]

@@ -1,0 +1,59 @@
+"""An executable with the values it works on: run it again and again, the state stays on the device."""
+
+from collections.abc import Sequence
+
+import attrs
+import jax
+import numpy as np
+
+from openipu.compiler import Executable
+from openipu.runtime.resident import Resident
+
+
+@attrs.frozen
+class Results:
+    """What one execution brings back: outputs of its steps, and what was computed once at its end."""
+
+    outputs: list[jax.Array]
+    finished: list[jax.Array]
+
+
+class Engine:
+    """Runs one executable on resident values."""
+
+    def __init__(self, executable: Executable, shared: Sequence[Resident], local: Sequence[Resident]) -> None:
+        self.executable = executable
+        self._shared = list(shared)
+        self._local = list(local)
+        self._lanes = executable.plan.replicas if executable.plan.replicas > 1 else 0
+
+    def place(self, feeds: Sequence[np.ndarray]) -> list[jax.Array]:
+        """Put the feeds of one execution where the executable wants them."""
+        slots = self.executable.program.batch
+        with jax.enable_x64(True):
+            typed = [np.asarray(f, s.dtype) for f, s in zip(feeds, slots, strict=True)]
+            return jax.device_put(typed, self.executable.feed_sharding)
+
+    def run(self, feeds: Sequence[jax.Array], seeds: Sequence[int]) -> Results:
+        """One execution.
+
+        Args:
+          feeds: placed by `place`.
+          seeds: of the random numbers that this execution's steps draw from their key, one for every replica.
+        """
+        executable = self.executable
+        slots = executable.program.local
+        given = np.array([s % 2**64 for s in seeds], np.uint64)
+        given = given if self._lanes else given[0]
+        with jax.enable_x64(True):
+            shared = [r.take(executable.shared_sharding) for r in self._shared]
+            local = [
+                r.take(executable.local_sharding, self._lanes, s.seed) for r, s in zip(self._local, slots, strict=True)
+            ]
+            shared, local, outputs, finished = executable.call(shared, local, list(feeds), given)
+        if executable.program.update is not None:
+            for resident, value in zip(self._shared, shared, strict=True):
+                resident.give(value)
+        for resident, value in zip(self._local, local, strict=True):
+            resident.give(value, self._lanes)
+        return Results(outputs, finished)

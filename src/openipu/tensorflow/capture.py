@@ -1,0 +1,123 @@
+"""Capture a Python function of TensorFlow operations as a pure function on arrays."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import jax
+import numpy as np
+import tensorflow as tf
+
+from openipu.errors import UnsupportedError
+from openipu.tensorflow.stablehlo import Lowered, lower
+from openipu.tensorflow.variables import raw_handle
+
+
+@attrs.frozen(eq=False)
+class Captured:
+    """A TensorFlow function, the framework gone.
+
+    Attributes:
+      name: of the Python function.
+      lowered: evaluates it on (arguments, variables and constants).
+      variables: the variables it uses, in the order of `lowered`'s extra inputs; None where a constant stands.
+      constants: the tensors it closed over, None where a variable stands.
+      arguments: how many inputs come before them.
+      results: how many of the outputs are results; the others are new values of variables.
+      structure: the Python structure of the results.
+    """
+
+    name: str
+    lowered: Lowered
+    variables: tuple[tf.Variable | None, ...]
+    constants: tuple[np.ndarray | None, ...]
+    arguments: int
+    results: int
+    structure: Any
+
+    @property
+    def written(self) -> list[tf.Variable]:
+        """The variables this function assigns."""
+        return [self._variable(i) for i in self.lowered.aliases.values()]
+
+    @property
+    def used(self) -> list[tf.Variable]:
+        """The variables this function reads or assigns."""
+        return [v for v in self.variables if v is not None]
+
+    def __call__(
+        self, arguments: Sequence[jax.Array], values: dict[int, jax.Array], key: jax.Array | None = None
+    ) -> tuple[list[jax.Array], dict[int, jax.Array]]:
+        """Evaluate on arrays.
+
+        Args:
+          arguments: the function's own inputs, flat.
+          values: current values of the variables by `id`.
+          key: for random operations without a state of their own.
+
+        Returns:
+          The results, flat, and the new values of the variables that were assigned.
+        """
+        extra = [
+            values[id(v)] if v is not None else c for v, c in zip(self.variables, self.constants, strict=True)
+        ]
+        outputs = self.lowered(*arguments, *extra, key=key)
+        written = {id(self._variable(i)): outputs[o] for o, i in self.lowered.aliases.items()}
+        return list(outputs[: self.results]), written
+
+    def _variable(self, index: int) -> tf.Variable:
+        variable = self.variables[index - self.arguments]
+        if variable is None:
+            raise AssertionError(f"input {index} of {self.name} is assigned but is not a variable")
+        return variable
+
+
+def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None = None) -> Captured:
+    """Capture `function(*tensors)`; what XLA cannot compile is refused as on the IPU.
+
+    Args:
+      function: Python function of flat tensors; it may use variables, which must exist already.
+      specs: shapes and dtypes of its arguments, all static.
+      name: for messages; the function's own by default.
+    """
+    name = name or function.__name__
+    traced = tf.function(function, jit_compile=True, autograph=False)
+    concrete = traced.get_concrete_function(*specs)
+    try:
+        text = traced.experimental_get_compiler_ir(*specs)(stage="stablehlo")
+    except (ValueError, tf.errors.OpError) as error:
+        raise UnsupportedError(
+            f"{name} cannot be compiled for the IPU: {_reason(error)}\n"
+            "Every operation of a program for the IPU must be compiled, with static shapes. "
+            "Move what cannot be compiled to the host (for example into the tf.data pipeline)."
+        ) from error
+    lowered = lower(text)
+    by_handle = {id(raw_handle(v)): v for v in concrete.graph.variables}
+    variables, constants = [], []
+    for value in concrete.captured_inputs:
+        variable = by_handle.get(id(value))
+        if variable is None and value.dtype == tf.resource:
+            raise UnsupportedError(
+                f"{name} uses a resource that is not a variable ({value!r}): tables, iterators and queues "
+                "cannot be part of a program for the IPU."
+            )
+        variables.append(variable)
+        constants.append(None if variable is not None else value.numpy())
+    expected = len(specs) + len(variables)
+    if len(lowered.inputs) != expected:
+        raise AssertionError(f"{name}: XLA wants {len(lowered.inputs)} inputs, TensorFlow gave {expected}")
+    return Captured(
+        name=name,
+        lowered=lowered,
+        variables=tuple(variables),
+        constants=tuple(constants),
+        arguments=len(specs),
+        results=len(lowered.outputs) - len(lowered.aliases),
+        structure=concrete.structured_outputs,
+    )
+
+
+def _reason(error: Exception) -> str:
+    """The first sentences of an XLA error; the rest is a dump of the graph."""
+    message = str(error).strip()
+    return message.split("\n\n")[0][:1500]

@@ -1,0 +1,41 @@
+"""What the front end asks of the configured virtual IPUs: how many, attached or not, seeds."""
+
+from collections.abc import Callable
+
+from openipu.tensorflow import seed
+from openipu.tensorflow.ipu import config
+
+
+def on_reset(callback: Callable[[], None]) -> None:
+    """Call back when the configuration is reset: compiled programs are to be forgotten."""
+    config.on_reset(callback)
+
+
+def next_seeds(ordinal: int, replicas: int) -> list[int]:
+    """The seeds of the next execution, one for every replica."""
+    drawn = seed.draw(ordinal)
+    if drawn.identical_replicas:
+        return [drawn.value] * replicas
+    return [drawn.value + replica for replica in range(replicas)]
+
+
+def ipus(ordinal: int) -> int:
+    """IPUs of the device `/device:IPU:<ordinal>`."""
+    return len(config.configured_devices()[ordinal].ipus)
+
+
+def replicas(ordinal: int, shards: int) -> int:
+    """Copies of a model of `shards` IPUs that fit the device: it is always filled."""
+    available = ipus(ordinal)
+    needed = 1 << (shards - 1).bit_length()
+    if available < needed:
+        raise ValueError(
+            f"Current device has {available} IPUs attached, however the current model requires a multiple of "
+            f"{needed} IPUs."
+        )
+    return available // needed
+
+
+def require_attached(ordinal: int) -> None:
+    """Attach to the device if that was left to the first execution; refuse if it must never be."""
+    config.attach_device(ordinal)

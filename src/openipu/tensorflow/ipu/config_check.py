@@ -1,0 +1,140 @@
+"""What is checked when an IPUConfig is applied: rules between options, and which IPUs it asks for."""
+
+from collections.abc import Collection
+from typing import Any
+
+import attrs
+
+from openipu import environment, hardware
+from openipu.tensorflow import placement
+from openipu.tensorflow.ipu.config_enums import DeviceConnectionType
+
+# The device has this many at most (reference, 1.1).
+MAX_IO_TILES = 192
+
+OFFLINE = (DeviceConnectionType.NEVER, DeviceConnectionType.PRE_COMPILE)
+
+
+def connection_type(config: Any) -> DeviceConnectionType:
+    """When to attach: as the config says, unless TF_POPLAR_FLAGS forces ON_DEMAND."""
+    return DeviceConnectionType.ON_DEMAND if environment.poplar_flags().use_on_demand else config.device_connection.type
+
+
+def check(config: Any) -> None:
+    """Raises an error for the first rule that `config` breaks; turns single numbers of IPUs into lists."""
+    # TF_POPLAR_FLAGS is read here for the first time, so a wrong flag is refused before anything is attached.
+    environment.poplar_flags()
+    _check_selection(config)
+    _check_tiles_and_norms(config)
+    _check_versions(config)
+    _check_processes(config)
+    _check_poplar_options(config)
+
+
+def find_devices(config: Any, taken: Collection[int]) -> tuple[hardware.Device, ...]:
+    """The groups of IPUs for `/device:IPU:0`, `/device:IPU:1`, …
+
+    Args:
+      config: a checked config.
+      taken: IPUs that others hold.
+
+    Returns:
+      One group per TensorFlow device; a single IPU if the config selects none.
+    """
+    system = _system(config)
+    if config.select_ipus:
+        return tuple(system.by_id(device_id) for device_id in config.select_ipus)
+    devices: list[hardware.Device] = []
+    busy = set() if connection_type(config) in OFFLINE else set(taken)
+    for ordinal, count in enumerate(config.auto_select_ipus or [1]):
+        purpose = f"the TensorFlow virtual device {placement.device_name(ordinal)}"
+        devices.append(system.device(count, busy, purpose))
+        busy.update(devices[-1].ipus)
+    return tuple(devices)
+
+
+def _system(config: Any) -> hardware.System:
+    system = hardware.current_system()
+    if environment.running_on_ipu_model():
+        target = hardware.target_for(config.ipu_model.version)
+        tiles = config.ipu_model.tiles_per_ipu or environment.poplar_flags().ipu_model_tiles
+        return attrs.evolve(system, target=attrs.evolve(target, tiles=tiles) if tiles > 0 else target)
+    if connection_type(config) in OFFLINE:
+        # Nothing is attached, so a laptop may compile for a pod.
+        count = max(system.count, sum(config.auto_select_ipus))
+        target = system.target
+        if target.architecture != config.device_connection.version:
+            target = hardware.target_for(config.device_connection.version)
+        return hardware.System(f"{count}x{target.name}", target, count)
+    return system
+
+
+def _check_selection(config: Any) -> None:
+    for name in ("auto_select_ipus", "select_ipus"):
+        if type(getattr(config, name)) is int:
+            setattr(config, name, [getattr(config, name)])
+    if config.auto_select_ipus and config.select_ipus:
+        raise Exception("Only one of `auto_select_ipus` and `select_ipus` can be set.")
+    if len(set(config.select_ipus)) != len(config.select_ipus):
+        raise ValueError("All MultiIPU indices in `select_ipus` must be unique.")
+    if config.select_ipus and environment.running_on_ipu_model():
+        raise Exception(
+            "When using the IPUModel, the devices to attach to can only be specified with `auto_select_ipus`."
+        )
+
+
+def _check_tiles_and_norms(config: Any) -> None:
+    group = config.norms.experimental.distributed_batch_norm_replica_group_size
+    tiles = config.io_tiles.num_io_tiles
+    if tiles > 0 and group > 1:
+        raise ValueError(
+            "norms.experimental.distributed_batch_norm_replica_group_size is not supported with I/O tiles."
+        )
+    if config.io_tiles.place_ops_on_io_tiles and tiles == 0:
+        raise ValueError("Cannot place ops on I/O tiles when io_tiles.num_io_tiles == 0")
+    if not 0 <= tiles <= MAX_IO_TILES:
+        raise ValueError(
+            f"io_tiles.num_io_tiles must be between 0 and {MAX_IO_TILES}. Received: io_tiles.num_io_tiles={tiles}."
+        )
+    if group < 1:
+        raise ValueError("norms.experimental.distributed_batch_norm_replica_group_size must be at least 1.")
+
+
+def _check_versions(config: Any) -> None:
+    if connection_type(config) in OFFLINE:
+        if not config.device_connection.version:
+            raise ValueError(
+                "device_connection.version must be set when device_connection.type is "
+                "DeviceConnectionType.NEVER or DeviceConnectionType.PRE_COMPILE"
+            )
+        hardware.target_for(config.device_connection.version)
+    if environment.running_on_ipu_model():
+        if not config.ipu_model.version:
+            raise ValueError("ipu_model.version must be set when using the IPUModel.")
+        hardware.target_for(config.ipu_model.version)
+
+
+def _check_processes(config: Any) -> None:
+    distribution = config.experimental.multi_replica_distribution
+    if distribution.process_count <= 0:
+        return
+    if not 0 <= distribution.process_index < distribution.process_count:
+        raise ValueError(
+            "experimental.multi_replica_distribution.process_index must be in the range "
+            "[0, experimental.multi_replica_distribution.process_count)."
+        )
+    if environment.running_on_ipu_model():
+        raise Exception("Multi-replica distribution is not supported on the IPU model.")
+
+
+def _check_poplar_options(config: Any) -> None:
+    # Items are put into these dictionaries one by one, without passing the check on assignment.
+    for name, options in config.to_dict().items():
+        if not isinstance(options, dict):
+            continue
+        for key, value in options.items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise TypeError(
+                    f"{name} must hold text values by name. Received: {name}[{key!r}]={value!r}. "
+                    f'Write {name}["{key}"] = "{value}".'
+                )

@@ -1,0 +1,161 @@
+"""What `fit`, `evaluate` and `predict` are given, as a source of static micro-batches."""
+
+import inspect
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from openipu.tensorflow.strategy import plain_iterator
+
+_SUPPORTED = {
+    tf.float16, tf.bfloat16, tf.float32, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool,
+}  # fmt: skip
+
+
+@attrs.frozen(eq=False)
+class Source:
+    """Micro-batches of static shape, in dataset order.
+
+    Attributes:
+      spec: the structure of one element, as tensor specs.
+      length: elements it has, None when unknown, math.inf when it never ends.
+    """
+
+    spec: Any
+    length: float | None
+
+    @property
+    def flat_spec(self) -> list[tf.TensorSpec]:
+        """The tensor specs of one element."""
+        return tf.nest.flatten(self.spec)
+
+    def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
+        """One pass over the data, `elements` at a time, stacked on a new first axis."""
+        raise NotImplementedError
+
+
+@attrs.frozen(eq=False)
+class ArraySource(Source):
+    """Arrays cut into batches; the arrays of one example share the first axis."""
+
+    arrays: list[np.ndarray]
+    batch_size: int
+    shuffle: bool | str = False
+
+    def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
+        examples = elements * self.batch_size
+        order = self._order()
+        for start in range(0, len(self.arrays[0]) - examples + 1, examples):
+            rows = slice(start, start + examples) if order is None else order[start : start + examples]
+            yield [np.ascontiguousarray(a[rows]).reshape(elements, self.batch_size, *a.shape[1:]) for a in self.arrays]
+
+    def _order(self) -> np.ndarray | None:
+        count = len(self.arrays[0])
+        if not self.shuffle:
+            return None
+        if self.shuffle == "batch":
+            batches = np.arange(count).reshape(-1, self.batch_size)
+            return np.random.permutation(batches).reshape(-1)
+        return np.random.permutation(count)
+
+
+@attrs.frozen(eq=False)
+class DatasetSource(Source):
+    """A tf.data dataset; its elements are the micro-batches."""
+
+    dataset: tf.data.Dataset
+
+    def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
+        stacked = self.dataset.batch(elements, drop_remainder=True).prefetch(2)
+        for element in plain_iterator(stacked):
+            yield [t.numpy() for t in tf.nest.flatten(element)]
+
+
+def repeated(source: Source, elements: int) -> Iterator[list[np.ndarray]]:
+    """Blocks of a source that starts anew at every epoch."""
+    return itertools.chain.from_iterable(source.blocks(elements) for _ in itertools.count())
+
+
+def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str) -> ArraySource:
+    """A source from arrays or tensors, all of the same length, which must be a multiple of the batch size."""
+    size = 32 if batch_size is None else int(batch_size)
+    if size < 1:
+        raise ValueError(f"batch_size must be a positive integer. Received: batch_size={batch_size}.")
+    arrays = [_array(leaf) for leaf in tf.nest.flatten(structure)]
+    lengths = {len(a) if a.ndim else None for a in arrays}
+    if len(lengths) != 1 or None in lengths:
+        raise ValueError(
+            "Data cardinality is ambiguous: all arrays must have the same number of examples. "
+            f"Received shapes: {', '.join(str(a.shape) for a in arrays)}."
+        )
+    count = lengths.pop()
+    if not count:
+        raise ValueError("Expect x to be a non-empty array or dataset.")
+    if count % size:
+        near = [b for b in range(size, 0, -1) if count % b == 0][:1]
+        raise ValueError(
+            "The provided set of data has a partial batch, which could result in data being dropped. Either adjust "
+            f"the `batch_size` of your model (currently set to {size}) or pad your dataset so that {count} examples "
+            f"become a multiple of it (the next smaller divisor is {near[0]})."
+        )
+    specs = [tf.TensorSpec((size, *a.shape[1:]), tf.as_dtype(a.dtype)) for a in arrays]
+    _check_specs(specs)
+    return ArraySource(tf.nest.pack_sequence_as(structure, specs), count // size, arrays, size, shuffle)
+
+
+def from_dataset(dataset: tf.data.Dataset) -> DatasetSource:
+    """A source from a dataset, float64 cast to float32."""
+    if any(s.dtype == tf.float64 for s in tf.nest.flatten(dataset.element_spec) if isinstance(s, tf.TensorSpec)):
+        dataset = dataset.map(lambda *e: tf.nest.map_structure(_single, e if len(e) > 1 else e[0]))
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if not isinstance(spec, tf.TensorSpec):
+            raise ValueError(
+                "Datasets for the IPU hold dense tensors of static shape. "
+                f"Received an element with the component {spec}. Convert it in the dataset, for example with to_tensor()."
+            )
+        if not spec.shape.is_fully_defined():
+            raise ValueError(
+                f"The provided set of data contains a shape {spec.shape} which is not fully defined. Executable code "
+                "for the IPU needs all tensor shapes to be known. If using batch() make sure to set "
+                "`drop_remainder=True`."
+            )
+    _check_specs(tf.nest.flatten(dataset.element_spec))
+    count = int(dataset.cardinality())
+    length = {tf.data.UNKNOWN_CARDINALITY: None, tf.data.INFINITE_CARDINALITY: math.inf}.get(count, count)
+    return DatasetSource(dataset.element_spec, length, dataset)
+
+
+def refuse_python_iterables(data: Any, kinds: Sequence[type]) -> None:
+    """Refuse what yields data of unknown shape from Python: generators, sequences, iterators."""
+    iterator = hasattr(data, "__next__") and not hasattr(data, "__array__")
+    if inspect.isgenerator(data) or iterator or isinstance(data, tuple(kinds)):
+        raise ValueError(
+            f"The provided set of data is of type `{type(data)}` which is not compatible with the IPU's requirement "
+            "to know the data shape ahead of time. Please use `tf.data.Dataset.from_generator()` with an "
+            "`output_signature` of static shapes."
+        )
+
+
+def _check_specs(specs: Sequence[tf.TensorSpec]) -> None:
+    for spec in specs:
+        if spec.dtype not in _SUPPORTED:
+            raise tf.errors.FailedPreconditionError(
+                None,
+                None,
+                f"unsupported primitive type in Poplar: {spec.dtype.name} (a component of shape {spec.shape}). "
+                f"Expected one of: {', '.join(sorted(t.name for t in _SUPPORTED))}. Cast it before it is fed.",
+            )
+
+
+def _array(leaf: Any) -> np.ndarray:
+    array = np.asarray(leaf)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _single(tensor: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tensor, tf.float32) if tensor.dtype == tf.float64 else tensor

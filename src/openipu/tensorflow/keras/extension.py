@@ -1,0 +1,92 @@
+"""The methods that Keras models have inside an IPU strategy's scope."""
+
+from types import ModuleType
+from typing import Any
+
+from openipu.tensorflow.keras import loop
+from openipu.tensorflow.keras.options import Options, State
+
+
+class ModelExtension:
+    """Methods of every model in scope; subclasses of `Model` get exactly these."""
+
+    __original_class__: type
+    _ipu_keras: ModuleType
+
+    @property
+    def _ipu(self) -> State:
+        """Options and compiled programs of this model."""
+        state = self.__dict__.get("_ipu_state")
+        if state is None:
+            state = self.__dict__["_ipu_state"] = State(self._ipu_keras, self.__dict__["_ipu_strategy"], Options())
+        return state
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile as in Keras; programs compiled earlier are forgotten."""
+        self._ipu.forget()
+        self.__original_class__.compile(self, *args, **kwargs)
+
+    def fit(self, x: Any = None, y: Any = None, batch_size: int | None = None, epochs: int = 1,
+            verbose: Any = "auto", callbacks: Any = None, validation_split: float = 0.0, validation_data: Any = None,
+            shuffle: Any = True, class_weight: Any = None, sample_weight: Any = None, initial_epoch: int = 0,
+            steps_per_epoch: int | None = None, validation_steps: int | None = None,
+            validation_batch_size: int | None = None, validation_freq: Any = 1, max_queue_size: int = 10,
+            workers: int = 1, use_multiprocessing: bool = False) -> Any:  # fmt: skip
+        """Train on the IPU; the arguments are those of Keras."""
+        data = loop.Data(x, y, sample_weight, class_weight, batch_size, steps_per_epoch, shuffle)
+        validation = loop.Validation(validation_data, validation_split, validation_steps,
+                                     validation_batch_size, validation_freq)  # fmt: skip
+        return loop.fit(self, data, validation, epochs, initial_epoch, verbose, callbacks)
+
+    def evaluate(self, x: Any = None, y: Any = None, batch_size: int | None = None, verbose: Any = "auto",
+                 sample_weight: Any = None, steps: int | None = None, callbacks: Any = None, max_queue_size: int = 10,
+                 workers: int = 1, use_multiprocessing: bool = False, return_dict: bool = False,
+                 **kwargs: Any) -> Any:  # fmt: skip
+        """Evaluate on the IPU; the arguments are those of Keras."""
+        if kwargs:
+            raise ValueError(f"Arguments not recognized: {kwargs}")
+        data = loop.Data(x, y, sample_weight, None, batch_size, steps, False)
+        return loop.evaluate(self, data, verbose, callbacks, return_dict)
+
+    def predict(self, x: Any, batch_size: int | None = None, verbose: Any = "auto", steps: int | None = None,
+                callbacks: Any = None, max_queue_size: int = 10, workers: int = 1,
+                use_multiprocessing: bool = False) -> Any:  # fmt: skip
+        """Predict on the IPU; the outputs are in the order of the data."""
+        return loop.predict(self, loop.Data(x, batch_size=batch_size, steps=steps), verbose, callbacks)
+
+    def train_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None,
+                       reset_metrics: bool = True, return_dict: bool = False) -> Any:  # fmt: skip
+        """One step on one batch, on one replica."""
+        data = loop.Data(x, y, sample_weight, class_weight)
+        return loop.on_batch(self, "train", data, reset_metrics, return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, reset_metrics: bool = True,
+                      return_dict: bool = False) -> Any:  # fmt: skip
+        """Evaluate one batch, on one replica."""
+        return loop.on_batch(self, "test", loop.Data(x, y, sample_weight), reset_metrics, return_dict)
+
+    def predict_on_batch(self, x: Any) -> Any:
+        """Predict one batch, on one replica."""
+        return loop.on_batch(self, "predict", loop.Data(x), False, False)
+
+    def set_asynchronous_callbacks(self, asynchronous: bool = False) -> None:
+        """Whether callbacks are called for every step, not once an execution."""
+        self._ipu.options.asynchronous_callbacks = bool(asynchronous)
+
+    def set_infeed_queue_options(self, **kwargs: Any) -> None:
+        """Options of the feed to the device: prefetch_depth, optimise_latency, device_ordinal."""
+        self._ipu.options.set_infeed(kwargs)
+        self._ipu.forget()
+
+    def set_outfeed_queue_options(self, **kwargs: Any) -> None:
+        """Options of the feed from the device: buffer_depth, optimise_latency."""
+        self._ipu.options.set_outfeed(kwargs)
+        self._ipu.forget()
+
+
+class FunctionalExtension(ModelExtension):
+    """Methods of Functional models in scope."""
+
+
+class SequentialExtension(ModelExtension):
+    """Methods of Sequential models in scope."""

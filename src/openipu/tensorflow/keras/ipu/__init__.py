@@ -1,0 +1,1 @@
+"""The modules users import as `keras.ipu`."""

@@ -1,0 +1,271 @@
+"""`fit`, `evaluate` and `predict`: executions on the device, callbacks between them."""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import tensorflow as tf
+
+from openipu.program import Plan
+from openipu.runtime import prefetch
+from openipu.tensorflow import devices
+from openipu.tensorflow.keras import data as sources
+from openipu.tensorflow.keras.model_programs import Compiled, compile_mode, logs_of, overridden
+from openipu.tensorflow.keras.steps import Steps, infer
+
+
+@attrs.frozen(eq=False)
+class Data:
+    """What the user gave as data."""
+
+    x: Any = None
+    y: Any = None
+    sample_weight: Any = None
+    class_weight: dict | None = None
+    batch_size: int | None = None
+    steps: int | None = None
+    shuffle: bool | str = False
+
+
+@attrs.frozen(eq=False)
+class Validation:
+    """What the user gave for validation during training."""
+
+    data: Any
+    split: float
+    steps: int | None
+    batch_size: int | None
+    frequency: Any
+
+    def due(self, epoch: int) -> bool:
+        """Whether validation follows this epoch (counted from 0)."""
+        if isinstance(self.frequency, int):
+            return (epoch + 1) % self.frequency == 0
+        return epoch + 1 in self.frequency
+
+
+def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epoch: int, verbose: Any,
+        callbacks: Any) -> Any:  # fmt: skip
+    """Train; returns the history."""
+    keras = model._ipu.keras
+    _check_runnable(model, "fit", "make_train_function", "train_step")
+    if validation.split and validation.data is None:
+        parts = (data.x, data.y, data.sample_weight)
+        (x, y, weight), held_out = keras.split(parts, validation_split=validation.split)
+        data = attrs.evolve(data, x=x, y=y, sample_weight=weight)
+        validation = attrs.evolve(validation, data=held_out)
+    first_epoch, epochs = keras.begin(model, epochs, initial_epoch)
+    source = _source(model, data)
+    plan, steps = _plan(model, source, data.steps, max(epochs - first_epoch, 1))
+    keras.build(model, source.spec)
+    callbacks = keras.callback_list(
+        callbacks, add_history=True, add_progbar=verbose != 0, model=model,
+        verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
+    )  # fmt: skip
+    compiled = compile_mode(model, "train", source, plan)
+    model.stop_training = False
+    callbacks.on_train_begin()
+    logs: dict[str, Any] = {}
+    with _feeds(model, compiled, source, steps, epochs - first_epoch) as feeds:
+        for epoch in range(first_epoch, epochs):
+            model.reset_metrics()
+            callbacks.on_epoch_begin(epoch)
+            for begin, end, results in _executions(model, compiled, steps, feeds, callbacks.on_train_batch_begin):
+                logs = logs_of(compiled, results, plan.replicas)
+                keras.advance(model, "train", steps.per_execution)
+                callbacks.on_train_batch_end(end, logs)
+                if model.stop_training:
+                    break
+            epoch_logs = dict(logs)
+            if validation.data is not None and validation.due(epoch):
+                epoch_logs |= _validate(model, data, validation, callbacks)
+            callbacks.on_epoch_end(epoch, epoch_logs)
+            logs = epoch_logs
+            if model.stop_training:
+                break
+    if epochs > first_epoch:
+        keras.finalise(model)
+    callbacks.on_train_end(logs=logs)
+    return model.history
+
+
+def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: bool) -> Any:
+    """Evaluate; returns the last logs."""
+    keras = model._ipu.keras
+    _check_runnable(model, "evaluate", "make_test_function")
+    source = _source(model, data)
+    plan, steps = _plan(model, source, data.steps, 1, training=False)
+    keras.build(model, source.spec)
+    callbacks = keras.callback_list(
+        callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
+        epochs=1, steps=steps.count,
+    )  # fmt: skip
+    compiled = compile_mode(model, "test", source, plan)
+    model.stop_evaluating = False
+    callbacks.on_test_begin()
+    model.reset_metrics()
+    logs: dict[str, Any] = {}
+    with _feeds(model, compiled, source, steps, 1) as feeds:
+        for begin, end, results in _executions(model, compiled, steps, feeds, callbacks.on_test_batch_begin):
+            logs = logs_of(compiled, results, plan.replicas)
+            keras.advance(model, "test", steps.per_execution)
+            callbacks.on_test_batch_end(end, logs)
+            if model.stop_evaluating:
+                break
+    callbacks.on_test_end(logs)
+    return logs if return_dict else keras.flatten_logs(model, logs)
+
+
+def predict(model: Any, data: Data, verbose: Any, callbacks: Any) -> Any:
+    """Predict; returns all outputs in the order of the data."""
+    keras = model._ipu.keras
+    _check_runnable(model, "predict", "make_predict_function")
+    source = _source(model, data)
+    plan, steps = _plan(model, source, data.steps, 1, training=False)
+    keras.build(model, source.spec)
+    callbacks = keras.callback_list(
+        callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
+        epochs=1, steps=steps.count,
+    )  # fmt: skip
+    compiled = compile_mode(model, "predict", source, plan)
+    model.stop_predicting = False
+    callbacks.on_predict_begin()
+    parts: list[list[np.ndarray]] = []
+    with _feeds(model, compiled, source, steps, 1) as feeds:
+        for begin, end, results in _executions(model, compiled, steps, feeds, callbacks.on_predict_batch_begin):
+            outputs = [_in_order(np.asarray(o), plan.replicas) for o in results.outputs]
+            parts.append(outputs)
+            keras.advance(model, "predict", steps.per_execution)
+            callbacks.on_predict_batch_end(end, {"outputs": _pack(compiled, outputs)})
+            if model.stop_predicting:
+                break
+    callbacks.on_predict_end()
+    return _pack(compiled, [np.concatenate(p) if len(p) > 1 else p[0] for p in zip(*parts, strict=True)])
+
+
+def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict: bool) -> Any:
+    """One step on one batch."""
+    keras = model._ipu.keras
+    _check_runnable(model, f"{mode}_on_batch", f"make_{mode}_function")
+    first = tf.nest.flatten(data.x)[0]
+    source = _source(model, attrs.evolve(data, batch_size=len(first)))
+    keras.build(model, source.spec)
+    compiled = compile_mode(model, mode, source, Plan())
+    if reset_metrics:
+        model.reset_metrics()
+    devices.require_attached(model._ipu.strategy.device_ordinal)
+    results = compiled.run(model, compiled.engine.place(next(source.blocks(1))))
+    if mode == "predict":
+        return _pack(compiled, [np.asarray(o)[0] for o in results.outputs])
+    logs = logs_of(compiled, results, 1)
+    return logs if return_dict else keras.flatten_logs(model, logs)
+
+
+def _validate(model: Any, data: Data, validation: Validation, callbacks: Any) -> dict[str, Any]:
+    given = validation.data
+    x, y, weight = (given, None, None) if isinstance(given, tf.data.Dataset) else model._ipu.keras.unpack(given)
+    size = validation.batch_size or data.batch_size
+    held_out = Data(x, y, weight, batch_size=size, steps=validation.steps)
+    logs = evaluate(model, held_out, 0, callbacks, return_dict=True)
+    return {f"val_{name}": value for name, value in logs.items()}
+
+
+def _source(model: Any, data: Data) -> sources.Source:
+    keras = model._ipu.keras
+    sources.refuse_python_iterables(data.x, keras.python_iterables)
+    if isinstance(data.x, tf.data.Dataset):
+        if data.y is not None or data.sample_weight is not None:
+            raise ValueError("When passing a dataset as x, y and sample_weight must be None: the dataset yields them.")
+        dataset = data.x
+        if data.class_weight:
+            dataset = dataset.map(lambda x, y: (x, y, keras.sample_weights(y, data.class_weight)))
+        return sources.from_dataset(dataset)
+    if data.x is None or not tf.nest.flatten(data.x):
+        raise ValueError("Expect x to be a non-empty array or dataset.")
+    weight = data.sample_weight
+    if data.class_weight:
+        if weight is not None:
+            raise ValueError("You cannot give `class_weight` and `sample_weight` at the same time.")
+        weight = keras.sample_weights(np.asarray(data.y), data.class_weight)
+    parts = (data.x, data.y, weight)
+    while parts[-1] is None:
+        parts = parts[:-1]
+    return sources.from_arrays(parts, data.batch_size, data.shuffle)
+
+
+def _plan(model: Any, source: sources.Source, wanted: int | None, epochs: int, training: bool = True) -> tuple[Plan, Steps]:  # noqa: E501
+    """How the data is dealt out to executions and replicas."""
+    state = model._ipu
+    replicas = devices.replicas(state.strategy.device_ordinal, shards=1)
+    steps = infer(source.length, wanted, state.keras.steps_per_execution(model), replicas, epochs)
+    return Plan(device_iterations=steps.per_execution, replicas=replicas), steps
+
+
+@contextlib.contextmanager
+def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps, epochs: int) -> Iterator[Iterator]:
+    """The feeds of all executions of a call, fetched in the background."""
+    devices.require_attached(model._ipu.strategy.device_ordinal)
+    plan = compiled.engine.executable.plan
+    executions = steps.count // steps.per_execution
+
+    def host() -> Iterator[list[np.ndarray]]:
+        elements = steps.per_execution * plan.replicas
+        if steps.restart:
+            for _ in range(epochs):
+                yield from itertools.islice(source.blocks(elements), executions)
+        else:
+            yield from itertools.islice(source.blocks(elements), executions * epochs)
+
+    def place(block: list[np.ndarray]) -> list:
+        if plan.replicas > 1:
+            block = [b.reshape(steps.per_execution, plan.replicas, *b.shape[1:]) for b in block]
+        return compiled.engine.place(block)
+
+    with prefetch(host(), place, model._ipu.options.infeed.get("prefetch_depth") or 3) as feeds:
+        yield feeds
+
+
+def _executions(model: Any, compiled: Compiled, steps: Steps, feeds: Iterator, on_begin: Any) -> Iterator[tuple]:
+    """One epoch: (first step, last step, results) of each execution."""
+    for begin in range(0, steps.count, steps.per_execution):
+        on_begin(begin)
+        feed = next(feeds, None)
+        if feed is None:
+            raise RuntimeError(
+                f"The data ended after {begin} of {steps.count} steps. Give a dataset that is long enough, "
+                "or use repeat() when building it."
+            )
+        results = compiled.run(model, feed)
+        yield begin, begin + steps.per_execution - 1, results
+
+
+def _in_order(output: np.ndarray, replicas: int) -> np.ndarray:
+    """Outputs [steps, replicas, batch, ...] as [examples, ...], in the order of the data."""
+    lead = 2 if replicas == 1 else 3
+    if output.ndim < lead:
+        return output.reshape(-1)
+    return output.reshape(math.prod(output.shape[:lead]), *output.shape[lead:])
+
+
+def _pack(compiled: Compiled, outputs: list) -> Any:
+    return tf.nest.pack_sequence_as(compiled.structure, outputs)
+
+
+def _check_runnable(model: Any, call: str, *methods: str) -> None:
+    if model.run_eagerly:
+        raise RuntimeError(
+            "Keras models cannot run eagerly when using `IPUStrategy`. Set `run_eagerly=False` when calling `compile`."
+        )
+    if not call.startswith("predict") and not model._ipu.keras.is_compiled(model):
+        raise RuntimeError(f"You must compile your model before calling `{call}`. Use `model.compile(optimizer, loss)`.")
+    for method in methods:
+        if overridden(model, method):
+            raise RuntimeError(
+                f"The function `{method}` for the model {model.name} has been overridden. This is not supported when "
+                "using Keras within an IPUStrategy. Either remove the override from your model definition or set "
+                "`enable_keras_extensions=False` when creating the IPUStrategy."
+            )

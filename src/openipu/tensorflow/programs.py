@@ -1,0 +1,95 @@
+"""Put captured functions together to a program of the core, and remember which variables its state is."""
+
+from collections.abc import Sequence
+
+import attrs
+import jax
+import tensorflow as tf
+
+from openipu.compiler import compile_program
+from openipu.program import Plan, Program, Slot
+from openipu.runtime import Engine
+from openipu.tensorflow.capture import Captured
+from openipu.tensorflow.variables import dtype_on_device, resident
+
+# How Keras and tf.random.Generator name the variables that hold the state of a random generator.
+_SEED_NAMES = ("seed_generator_state", "StateVar")
+
+
+@attrs.frozen(eq=False)
+class VariableProgram:
+    """A program whose state are TensorFlow variables, in the order of its slots."""
+
+    program: Program
+    shared: tuple[tf.Variable, ...]
+    local: tuple[tf.Variable, ...]
+
+    def engine(self, plan: Plan) -> Engine:
+        """Compile for a plan, working on the variables' values."""
+        executable = compile_program(self.program, plan)
+        return Engine(executable, [resident(v) for v in self.shared], [resident(v) for v in self.local])
+
+
+def assemble(
+    name: str,
+    specs: Sequence[tf.TensorSpec],
+    step: Captured,
+    gradients: int = 0,
+    update: Captured | None = None,
+    finish: Captured | None = None,
+) -> VariableProgram:
+    """A program from captured functions.
+
+    Args:
+      name: for messages and reports.
+      specs: one micro-batch.
+      step: (micro-batch) -> (gradients..., outputs...).
+      gradients: how many of the step's results are gradients.
+      update: (gradients) -> ().
+      finish: () -> outputs.
+    """
+    local = _unique(step.written)
+    parts = [part for part in (step, update, finish) if part is not None]
+    mine = {id(v) for v in local}
+    shared = [v for v in _unique([v for part in parts for v in part.used]) if id(v) not in mine]
+    position = {id(v): i for i, v in enumerate(local)}
+
+    def values(shared_values: Sequence[jax.Array], local_values: Sequence[jax.Array]) -> dict[int, jax.Array]:
+        pairs = [*zip(shared, shared_values, strict=True), *zip(local, local_values, strict=True)]
+        return {id(variable): value for variable, value in pairs}
+
+    def run_step(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
+        results, written = step(batch, values(shared_values, local_values), key)
+        return results[:gradients], [written[id(v)] for v in local], results[gradients:]
+
+    def run_update(shared_values, local_values, reduced):  # noqa: ANN001, ANN202
+        assert update is not None
+        current = values(shared_values, local_values)
+        _, written = update(reduced, current)
+        changed = {position[i]: value for i, value in written.items() if i in position}
+        return [written.get(id(v), current[id(v)]) for v in shared], changed
+
+    def run_finish(shared_values, local_values):  # noqa: ANN001, ANN202
+        assert finish is not None
+        return finish([], values(shared_values, local_values))[0]
+
+    program = Program(
+        name=name,
+        shared=tuple(_slot(v) for v in shared),
+        local=tuple(_slot(v) for v in local),
+        batch=tuple(Slot(s.name or f"input_{i}", tuple(s.shape), s.dtype.as_numpy_dtype) for i, s in enumerate(specs)),
+        step=run_step,
+        update=run_update if update is not None else None,
+        finish=run_finish if finish is not None else None,
+        needs_key=step.lowered.needs_key,
+    )
+    return VariableProgram(program, tuple(shared), tuple(local))
+
+
+def _slot(variable: tf.Variable) -> Slot:
+    seed = any(name in variable.name for name in _SEED_NAMES)
+    return Slot(variable.name, tuple(variable.shape), dtype_on_device(variable), seed)
+
+
+def _unique(variables: Sequence[tf.Variable]) -> list[tf.Variable]:
+    return list({id(v): v for v in variables}.values())

@@ -82,14 +82,14 @@ def test_only_powers_of_two_can_be_asked_for(count):
 def test_more_ipus_than_there_are():
     with pytest.raises(OutOfIpusError, match=r"^32 IPUs were requested, .* bow-pod16 has 16\. .*OPENIPU_SYSTEM=32xbow"):
         parse_system("bow-pod16").device(32)
-    with pytest.raises(OutOfIpusError, match="no IPU device with id 31.* 0 to 30"):
+    with pytest.raises(OutOfIpusError, match=r"no IPU device with id 31.* 0 to 30"):
         parse_system("bow-pod16").by_id(31)
-    with pytest.raises(OutOfIpusError, match="id -1"):
+    with pytest.raises(OutOfIpusError, match=r"id -1"):
         parse_system("bow-pod16").by_id(-1)
 
 
 def test_more_ipus_than_are_free():
-    with pytest.raises(OutOfIpusError, match="1 of the 4 IPUs .* 3 are free"):
+    with pytest.raises(OutOfIpusError, match=r"1 of the 4 IPUs .* 3 are free"):
         parse_system("4xbow").device(4, taken={2})
 
 
@@ -97,7 +97,7 @@ def test_attached_ipus_are_held_until_detached():
     system = parse_system("4xbow")
     pair, inside, other = system.by_id(4), system.by_id(1), system.by_id(2)
     hardware.attach(pair)
-    with pytest.raises(OutOfIpusError, match="device 1 .* already held are the IPUs 1"):
+    with pytest.raises(OutOfIpusError, match=r"device 1 .* already held are the IPUs 1"):
         hardware.attach(inside)
     hardware.attach(other)
     assert hardware.attached() == (pair, other)

@@ -41,7 +41,7 @@ def test_cycles_become_seconds():
 
 def test_targets_are_found_by_poplar_name():
     assert [hardware.target_for(name) for name in ("ipu1", "ipu2", "ipu21")] == [MK1, MK2, C600]
-    with pytest.raises(ValueError, match="ipu1, ipu2, ipu21.*Received: 'ipu3'"):
+    with pytest.raises(ValueError, match=r"ipu1, ipu2, ipu21.*Received: 'ipu3'"):
         hardware.target_for("ipu3")
 
 

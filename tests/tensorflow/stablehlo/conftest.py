@@ -22,7 +22,14 @@ settings.register_profile(
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 # Half-precision types differ by a few units in the last place, because sums are taken in another order.
-TOLERANCES = {"float64": 1e-9, "float32": 2e-5, "complex64": 2e-5, "complex128": 1e-9, "float16": 5e-3, "bfloat16": 4e-2}
+TOLERANCES = {
+    "float64": 1e-9,
+    "float32": 2e-5,
+    "complex64": 2e-5,
+    "complex128": 1e-9,
+    "float16": 5e-3,
+    "bfloat16": 4e-2,
+}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,7 +46,10 @@ def capture(function, *arrays):
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
     concrete = compiled.get_concrete_function(*specs)
     by_handle = {id(variable.handle): variable for variable in concrete.variables}
-    captured = [by_handle[id(handle)].numpy() if id(handle) in by_handle else handle.numpy() for handle in concrete.captured_inputs]
+    captured = [
+        by_handle[id(handle)].numpy() if id(handle) in by_handle else handle.numpy()
+        for handle in concrete.captured_inputs
+    ]
     return compiled.experimental_get_compiler_ir(*specs)(stage="stablehlo"), captured
 
 
@@ -80,7 +90,9 @@ def with_gradient(function, variables=()):
             loss = tf.constant(0.0)
             for output in outputs:
                 if output.dtype.is_floating:
-                    count = max(int(tf.size(output)), 1) if tf.executing_eagerly() else max(output.shape.num_elements(), 1)
+                    count = (
+                        max(int(tf.size(output)), 1) if tf.executing_eagerly() else max(output.shape.num_elements(), 1)
+                    )
                     weights = tf.reshape(tf.sin(tf.range(count, dtype=tf.float32)) + 1.5, output.shape)
                     loss += tf.reduce_sum(tf.cast(output, tf.float32) * weights)
         gradients = tape.gradient(loss, [*wanted, *variables], unconnected_gradients="zero")

@@ -36,6 +36,10 @@ class Option:
         return self.check(value) if self.check else type(value) is self.type
 
 
+def _accepts_anything(value: object) -> bool:
+    return True
+
+
 class AttributeMetadata:
     """What is known about one option or category of a config."""
 
@@ -48,7 +52,7 @@ class AttributeMetadata:
         deprecated_msg: str | None = None,
         attr_type: Any = None,
         attr_type_str: str | None = None,
-        check_type_fn: Callable[[Any], bool] = lambda v: True,
+        check_type_fn: Callable[[Any], bool] = _accepts_anything,
     ) -> None:
         """Describes `name`, which is `depth` categories deep; `check_type_fn` says which values it takes."""
         self.__doc__ = doc

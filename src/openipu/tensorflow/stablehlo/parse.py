@@ -1,9 +1,12 @@
 """Parsing of StableHLO text with the MLIR bindings that come with JAX."""
 
 import functools
+import math
+import re
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.mlir import ir
 
 from openipu.errors import UnsupportedError
@@ -12,6 +15,8 @@ from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
 
 # Written by TensorFlow for XLA's layout assignment and debugging; they do not change what is computed.
 _IGNORED = frozenset({"xla_shape", "result_layout", "source_layout", "mhlo.frontend_attributes", "mhlo.sharding"})
+
+_BOOLEANS = re.compile(r'dense<"0x([0-9A-F]*)"> : tensor<([0-9x]*)xi1>')
 
 
 @functools.cache
@@ -25,13 +30,23 @@ def _context() -> ir.Context:
 def parse(text: str) -> Program:
     """Parse a StableHLO module into plain data; only what `main` reaches is kept."""
     try:
-        module = ir.Module.parse(text, context=_context())
+        module = ir.Module.parse(_BOOLEANS.sub(_unpack, text), context=_context())
     except ir.MLIRError as error:
         raise ValueError(f"Expected a StableHLO module as text. The parser said: {error}") from None
     functions = {str(f.attributes["sym_name"]).strip('"'): f for f in module.body.operations}
     if "main" not in functions:
         raise ValueError(f"Expected a module with a function @main. Received functions: {sorted(functions)}.")
     return _Parser(functions).program(_aliases(module))
+
+
+def _unpack(match: re.Match[str]) -> str:
+    """Large boolean constants as bytes: TensorFlow's printer packs eight into one, JAX's parser does not."""
+    data = np.frombuffer(bytes.fromhex(match.group(1)), np.uint8)
+    size = math.prod(int(length) for length in match.group(2).split("x"))
+    if data.size == size:
+        return match.group(0)
+    unpacked = np.unpackbits(data, bitorder="little")[:size].tobytes().hex().upper()
+    return f'dense<"0x{unpacked}"> : tensor<{match.group(2)}xi1>'
 
 
 def _aliases(module: ir.Module) -> dict[int, int]:

@@ -141,8 +141,8 @@ def _add(total: jax.Array, gradient: jax.Array, seen: jax.Array, plan: Plan) -> 
         return total + gradient
     if plan.accumulation_reduction is Reduction.MEAN:
         return total + gradient / total.dtype.type(plan.gradient_accumulation)
-    weight = 1 / (seen + 1).astype(total.dtype)
-    return total * (1 - weight) + gradient * weight
+    so_far = seen.astype(total.dtype)
+    return total * (so_far / (so_far + 1)) + gradient / (so_far + 1)
 
 
 def _scan(body: Callable, state: tuple, items: tuple, length: int):  # noqa: ANN202

@@ -3,7 +3,9 @@
 import enum
 
 import attrs
-from attrs.validators import ge, instance_of
+from attrs.validators import ge, instance_of, optional
+
+from openipu.program.schedule import Schedule
 
 
 class Reduction(enum.Enum):
@@ -26,6 +28,28 @@ def _positive(default: int) -> int:
 
 
 @attrs.frozen
+class Pipeline:
+    """How a model cut into stages runs over the IPUs of one replica.
+
+    Attributes:
+      stages: number of stages.
+      schedule: the order in which stages take micro-batches.
+      device_mapping: the IPU of every stage.
+      recompute: whether activations are computed again for the backward pass rather than kept.
+    """
+
+    stages: int = _positive(2)
+    schedule: Schedule = attrs.field(default=Schedule.GROUPED, validator=instance_of(Schedule))
+    device_mapping: tuple[int, ...] = attrs.field(default=())
+    recompute: bool = False
+
+    @property
+    def shards(self) -> int:
+        """IPUs of one replica."""
+        return max(self.device_mapping, default=self.stages - 1) + 1
+
+
+@attrs.frozen
 class Plan:
     """How a program is spread over steps and replicas.
 
@@ -36,6 +60,7 @@ class Plan:
       accumulation_reduction: how the gradients of those steps become one.
       replica_reduction: how the gradients of the replicas become one.
       accumulation_dtypes: the dtype of each gradient accumulator; None keeps the gradient's own.
+      pipeline: how the stages of a model cut into stages run; None for a model in one piece.
       outputs: which steps' outputs come back.
     """
 
@@ -45,6 +70,7 @@ class Plan:
     accumulation_reduction: Reduction = attrs.field(default=Reduction.SUM, validator=instance_of(Reduction))
     replica_reduction: Reduction = attrs.field(default=Reduction.SUM, validator=instance_of(Reduction))
     accumulation_dtypes: tuple[str | None, ...] | None = None
+    pipeline: Pipeline | None = attrs.field(default=None, validator=optional(instance_of(Pipeline)))
     outputs: OutputMode = attrs.field(default=OutputMode.ALL, validator=instance_of(OutputMode))
 
     def __attrs_post_init__(self) -> None:

@@ -1,13 +1,13 @@
-"""Sums and means over replicas inside functions that are being captured."""
+"""Communication between replicas inside functions that are being captured, as TensorFlow operations."""
 
 import contextlib
 import contextvars
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.compiler.tf2xla.python import xla
+
+from openipu.tensorflow.emit import emit
 
 _tracing: contextvars.ContextVar[bool] = contextvars.ContextVar("openipu_tracing", default=False)
 
@@ -27,24 +27,51 @@ def reducing() -> Iterator[None]:
         _tracing.reset(token)
 
 
-def cross_replica_sum(value: Any) -> Any:
-    """The sum over all replicas, on every replica; its gradient is a sum again."""
+def cross_replica_sum(value: Any, group_size: int | None = None) -> Any:
+    """The sum over all replicas, or over groups of consecutive ones, on every member; its gradient is a sum again."""
 
     @tf.custom_gradient
     def summed(tensor: tf.Tensor):  # noqa: ANN202
-        return emit("cross_replica_sum", tensor), cross_replica_sum
+        result = emit("cross_replica_sum", [tensor], tensor.shape, tensor.dtype, group_size=group_size)
+        return result, lambda gradient: cross_replica_sum(gradient, group_size)
 
     return tf.nest.map_structure(lambda v: summed(tf.convert_to_tensor(v)), value)
 
 
-def cross_replica_mean(value: Any) -> Any:
-    """The mean over all replicas, on every replica."""
-    return tf.nest.map_structure(lambda v: emit("cross_replica_mean", tf.convert_to_tensor(v)), value)
+def cross_replica_mean(value: Any, group_size: int | None = None) -> Any:
+    """The mean over all replicas, or over groups of consecutive ones, on every member; it has no gradient."""
+
+    def mean(tensor: tf.Tensor) -> tf.Tensor:
+        return emit("cross_replica_mean", [tensor], tensor.shape, tensor.dtype, group_size=group_size)
+
+    return tf.nest.map_structure(lambda v: mean(tf.convert_to_tensor(v)), value)
 
 
-def emit(name: str, tensor: tf.Tensor, **config: Any) -> tf.Tensor:
-    """An operation of the IPU with one operand and a result like it; the lowering gives it its meaning."""
-    (result,) = xla.custom_call_v2(
-        f"openipu.{name}", [tensor], [tf.TensorSpec(tensor.shape, tensor.dtype)], backend_config=json.dumps(config)
-    )
-    return result
+def all_to_all(tensor: tf.Tensor, split: int, concat: int, replicas: int) -> tf.Tensor:
+    """Slice j along the axis `split` goes to replica j; what arrives is put together along `concat`."""
+
+    @tf.custom_gradient
+    def exchanged(tensor: tf.Tensor):  # noqa: ANN202
+        shape = tensor.shape.as_list()
+        shape[split] //= replicas
+        shape[concat] *= replicas
+        result = emit("all_to_all", [tensor], shape, tensor.dtype, split=split, concat=concat, replicas=replicas)
+        return result, lambda gradient: all_to_all(gradient, concat, split, replicas)
+
+    return exchanged(tensor)
+
+
+def all_gather(tensor: tf.Tensor, replicas: int) -> tf.Tensor:
+    """The values of all replicas, stacked along a new first axis in replica order."""
+    return emit("all_gather", [tensor], [replicas, *tensor.shape], tensor.dtype, replicas=replicas)
+
+
+def reduce_scatter(tensor: tf.Tensor, reduction: str, replicas: int) -> tf.Tensor:
+    """A vector reduced over replicas; every replica keeps its part, the last ones padded with zeros."""
+    length = -(-tensor.shape[0] // replicas)
+    return emit("reduce_scatter", [tensor], [length], tensor.dtype, reduction=reduction, replicas=replicas)
+
+
+def replication_index() -> tf.Tensor:
+    """The number of the replica this runs on."""
+    return emit("replication_index", [], [], tf.int32)

@@ -39,3 +39,8 @@ def replicas(ordinal: int, shards: int) -> int:
 def require_attached(ordinal: int) -> None:
     """Attach to the device if that was left to the first execution; refuse if it must never be."""
     config.attach_device(ordinal)
+
+
+def active_config() -> config.IPUConfig | None:
+    """The configuration that programs are compiled under, if there is one."""
+    return config.active_config()

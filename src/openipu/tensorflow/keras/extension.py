@@ -73,6 +73,32 @@ class ModelExtension:
         """Whether callbacks are called for every step, not once an execution."""
         self._ipu.options.asynchronous_callbacks = bool(asynchronous)
 
+    def set_replication_options(self, replicated_metric_reduction_method: Any = "NONE") -> None:
+        """How metrics of replicas are reduced: NONE, LIST, SUM or MEAN."""
+        self._ipu.options.set_replication(replicated_metric_reduction_method)
+
+    def set_gradient_accumulation_options(self, gradient_accumulation_steps_per_replica: int | None = None,
+                                          gradient_accumulation_reduction_method: Any = "sum",
+                                          use_v2_gradient_accumulation_optimizer: bool = False,
+                                          **gradient_accumulation_optimizer_kwargs: Any) -> None:  # fmt: skip
+        """Update weights only every few steps, with the gradients of all of them."""
+        self._ipu.options.set_accumulation(
+            gradient_accumulation_steps_per_replica, gradient_accumulation_reduction_method,
+            use_v2_gradient_accumulation_optimizer, gradient_accumulation_optimizer_kwargs,
+        )  # fmt: skip
+        self._ipu.forget()
+
+    def set_pipelining_options(self, gradient_accumulation_steps_per_replica: int | None = None,
+                               device_mapping: list[int] | None = None, accumulate_outfeed: bool | None = None,
+                               gradient_accumulation_reduction_method: Any = "sum",
+                               **pipelining_kwargs: Any) -> None:  # fmt: skip
+        """How a model with pipeline stages runs over its IPUs."""
+        self._ipu.options.set_pipelining(
+            gradient_accumulation_steps_per_replica, device_mapping, accumulate_outfeed,
+            gradient_accumulation_reduction_method, pipelining_kwargs,
+        )  # fmt: skip
+        self._ipu.forget()
+
     def set_infeed_queue_options(self, **kwargs: Any) -> None:
         """Options of the feed to the device: prefetch_depth, optimise_latency, device_ordinal."""
         self._ipu.options.set_infeed(kwargs)

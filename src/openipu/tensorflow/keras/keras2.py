@@ -24,6 +24,11 @@ def sample_weights(y: Any, class_weight: dict) -> Any:
 
 def build(model: Any, spec: Any) -> None:
     """Create every variable of the model, its loss, metrics and optimizer for data of this spec."""
+    with model._ipu.strategy.scope():
+        _build(model, spec)
+
+
+def _build(model: Any, spec: Any) -> None:
     if not model._is_compiled:
         if not model.built:
             tf.function(lambda x: model(x, training=False)).get_concrete_function(unpack(spec)[0])

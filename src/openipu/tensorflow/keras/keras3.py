@@ -20,10 +20,11 @@ sample_weights = data_adapter_utils.class_weight_to_sample_weights
 
 def build(model: Any, spec: Any) -> None:
     """Create every variable of the model, its loss, metrics and optimizer for data of this spec."""
-    if model.compiled:
-        model._symbolic_build(data_batch=spec)
-    elif not model.built:
-        keras.src.backend.compute_output_spec(model, _symbolic(unpack(spec)[0]), training=False)
+    with model._ipu.strategy.scope():
+        if model.compiled:
+            model._symbolic_build(data_batch=spec)
+        elif not model.built:
+            keras.src.backend.compute_output_spec(model, _symbolic(unpack(spec)[0]), training=False)
 
 
 def gradients(model: Any, data: Any) -> tuple[list, dict]:

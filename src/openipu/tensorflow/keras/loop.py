@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,12 +9,14 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from openipu.program import Plan
+from openipu.program import OutputMode, Plan
 from openipu.runtime import prefetch
 from openipu.tensorflow import devices
 from openipu.tensorflow.keras import data as sources
-from openipu.tensorflow.keras.model_programs import Compiled, compile_mode, logs_of, overridden
-from openipu.tensorflow.keras.steps import Steps, infer
+from openipu.tensorflow.keras import logs as all_logs
+from openipu.tensorflow.keras import planning
+from openipu.tensorflow.keras.model_programs import Compiled, compile_mode, overridden
+from openipu.tensorflow.keras.steps import Steps
 
 
 @attrs.frozen(eq=False)
@@ -60,7 +61,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         validation = attrs.evolve(validation, data=held_out)
     first_epoch, epochs = keras.begin(model, epochs, initial_epoch)
     source = _source(model, data)
-    plan, steps = _plan(model, source, data.steps, max(epochs - first_epoch, 1))
+    plan, steps = planning.plan(model, "train", source.length, data.steps, max(epochs - first_epoch, 1))
     keras.build(model, source.spec)
     callbacks = keras.callback_list(
         callbacks, add_history=True, add_progbar=verbose != 0, model=model,
@@ -74,10 +75,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         for epoch in range(first_epoch, epochs):
             model.reset_metrics()
             callbacks.on_epoch_begin(epoch)
-            for begin, end, results in _executions(model, compiled, steps, feeds, callbacks.on_train_batch_begin):
-                logs = logs_of(compiled, results, plan.replicas)
-                keras.advance(model, "train", steps.per_execution)
-                callbacks.on_train_batch_end(end, logs)
+            for logs in _executions(model, "train", compiled, steps, feeds, callbacks):  # noqa: B007
                 if model.stop_training:
                     break
             epoch_logs = dict(logs)
@@ -98,7 +96,7 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
     keras = model._ipu.keras
     _check_runnable(model, "evaluate", "make_test_function")
     source = _source(model, data)
-    plan, steps = _plan(model, source, data.steps, 1, training=False)
+    plan, steps = planning.plan(model, "test", source.length, data.steps)
     keras.build(model, source.spec)
     callbacks = keras.callback_list(
         callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
@@ -110,10 +108,7 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
     model.reset_metrics()
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, 1) as feeds:
-        for begin, end, results in _executions(model, compiled, steps, feeds, callbacks.on_test_batch_begin):
-            logs = logs_of(compiled, results, plan.replicas)
-            keras.advance(model, "test", steps.per_execution)
-            callbacks.on_test_batch_end(end, logs)
+        for logs in _executions(model, "test", compiled, steps, feeds, callbacks):  # noqa: B007
             if model.stop_evaluating:
                 break
     callbacks.on_test_end(logs)
@@ -125,7 +120,7 @@ def predict(model: Any, data: Data, verbose: Any, callbacks: Any) -> Any:
     keras = model._ipu.keras
     _check_runnable(model, "predict", "make_predict_function")
     source = _source(model, data)
-    plan, steps = _plan(model, source, data.steps, 1, training=False)
+    plan, steps = planning.plan(model, "predict", source.length, data.steps)
     keras.build(model, source.spec)
     callbacks = keras.callback_list(
         callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
@@ -134,13 +129,10 @@ def predict(model: Any, data: Data, verbose: Any, callbacks: Any) -> Any:
     compiled = compile_mode(model, "predict", source, plan)
     model.stop_predicting = False
     callbacks.on_predict_begin()
-    parts: list[list[np.ndarray]] = []
+    parts = []
     with _feeds(model, compiled, source, steps, 1) as feeds:
-        for begin, end, results in _executions(model, compiled, steps, feeds, callbacks.on_predict_batch_begin):
-            outputs = [_in_order(np.asarray(o), plan.replicas) for o in results.outputs]
-            parts.append(outputs)
-            keras.advance(model, "predict", steps.per_execution)
-            callbacks.on_predict_batch_end(end, {"outputs": _pack(compiled, outputs)})
+        for logs in _executions(model, "predict", compiled, steps, feeds, callbacks):
+            parts.append(tf.nest.flatten(logs["outputs"]))
             if model.stop_predicting:
                 break
     callbacks.on_predict_end()
@@ -154,14 +146,15 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     first = tf.nest.flatten(data.x)[0]
     source = _source(model, attrs.evolve(data, batch_size=len(first)))
     keras.build(model, source.spec)
-    compiled = compile_mode(model, mode, source, Plan())
+    outputs = OutputMode.ALL if mode == "predict" else OutputMode.FINAL
+    compiled = compile_mode(model, mode, source, Plan(outputs=outputs))
     if reset_metrics:
         model.reset_metrics()
     devices.require_attached(model._ipu.strategy.device_ordinal)
     results = compiled.run(model, compiled.engine.place(next(source.blocks(1))))
     if mode == "predict":
         return _pack(compiled, [np.asarray(o)[0] for o in results.outputs])
-    logs = logs_of(compiled, results, 1)
+    logs = all_logs.of_execution(model, compiled, results)
     return logs if return_dict else keras.flatten_logs(model, logs)
 
 
@@ -197,14 +190,6 @@ def _source(model: Any, data: Data) -> sources.Source:
     return sources.from_arrays(parts, data.batch_size, data.shuffle)
 
 
-def _plan(model: Any, source: sources.Source, wanted: int | None, epochs: int, training: bool = True) -> tuple[Plan, Steps]:  # noqa: E501
-    """How the data is dealt out to executions and replicas."""
-    state = model._ipu
-    replicas = devices.replicas(state.strategy.device_ordinal, shards=1)
-    steps = infer(source.length, wanted, state.keras.steps_per_execution(model), replicas, epochs)
-    return Plan(device_iterations=steps.per_execution, replicas=replicas), steps
-
-
 @contextlib.contextmanager
 def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps, epochs: int) -> Iterator[Iterator]:
     """The feeds of all executions of a call, fetched in the background."""
@@ -229,10 +214,16 @@ def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps,
         yield feeds
 
 
-def _executions(model: Any, compiled: Compiled, steps: Steps, feeds: Iterator, on_begin: Any) -> Iterator[tuple]:
-    """One epoch: (first step, last step, results) of each execution."""
+def _executions(
+    model: Any, mode: str, compiled: Compiled, steps: Steps, feeds: Iterator, callbacks: Any
+) -> Iterator[dict[str, Any]]:
+    """One epoch: run the executions, tell the callbacks, yield the logs of each."""
+    on_begin = getattr(callbacks, f"on_{mode}_batch_begin")
+    on_end = getattr(callbacks, f"on_{mode}_batch_end")
+    stepwise = all_logs.is_stepwise(model, mode, compiled)
     for begin in range(0, steps.count, steps.per_execution):
-        on_begin(begin)
+        if not stepwise:
+            on_begin(begin)
         feed = next(feeds, None)
         if feed is None:
             raise RuntimeError(
@@ -240,15 +231,18 @@ def _executions(model: Any, compiled: Compiled, steps: Steps, feeds: Iterator, o
                 "or use repeat() when building it."
             )
         results = compiled.run(model, feed)
-        yield begin, begin + steps.per_execution - 1, results
-
-
-def _in_order(output: np.ndarray, replicas: int) -> np.ndarray:
-    """Outputs [steps, replicas, batch, ...] as [examples, ...], in the order of the data."""
-    lead = 2 if replicas == 1 else 3
-    if output.ndim < lead:
-        return output.reshape(-1)
-    return output.reshape(math.prod(output.shape[:lead]), *output.shape[lead:])
+        model._ipu.keras.advance(model, mode, steps.per_execution)
+        if mode == "predict":
+            logs = {"outputs": _pack(compiled, all_logs.predictions(model, compiled, results))}
+        else:
+            logs = all_logs.of_execution(model, compiled, results)
+        if stepwise:
+            for step, step_logs in all_logs.of_steps(model, compiled, results):
+                on_begin(begin + step)
+                on_end(begin + step, step_logs)
+        else:
+            on_end(begin + steps.per_execution - 1, logs)
+        yield logs
 
 
 def _pack(compiled: Compiled, outputs: list) -> Any:
@@ -261,7 +255,9 @@ def _check_runnable(model: Any, call: str, *methods: str) -> None:
             "Keras models cannot run eagerly when using `IPUStrategy`. Set `run_eagerly=False` when calling `compile`."
         )
     if not call.startswith("predict") and not model._ipu.keras.is_compiled(model):
-        raise RuntimeError(f"You must compile your model before calling `{call}`. Use `model.compile(optimizer, loss)`.")
+        raise RuntimeError(
+            f"You must compile your model before calling `{call}`. Use `model.compile(optimizer, loss)`."
+        )
     for method in methods:
         if overridden(model, method):
             raise RuntimeError(

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import attrs
-import numpy as np
 import tensorflow as tf
 
 from openipu.program import OutputMode, Plan
@@ -43,18 +42,17 @@ def compile_mode(model: Any, mode: str, source: Source, plan: Plan) -> Compiled:
     key = (mode, nesting, spec, plan)
     if key not in state.compiled:
         with state.strategy.scope(), state.strategy.replica_context():
-            captured, structure, names = _CAPTURES[mode](model, source)
-        outputs = OutputMode.ALL if mode == "predict" else OutputMode.FINAL
-        engine = captured.engine(attrs.evolve(plan, outputs=outputs))
+            captured, structure, names = _CAPTURES[mode](model, source, plan.outputs is OutputMode.ALL)
+        engine = captured.engine(plan)
         state.compiled[key] = Compiled(engine, structure, names)
     return state.compiled[key]
 
 
-def _train(model: Any, source: Source) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
+def _train(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
     keras = model._ipu.keras
     variables = keras.trainable(model)
     with_gradient: list[int] = []
-    own_logs = overridden(model, "compute_metrics")
+    own_logs = every_step or overridden(model, "compute_metrics")
 
     def gradients(*flat: tf.Tensor) -> tuple[list, Any]:
         values, logs = keras.gradients(model, tf.nest.pack_sequence_as(source.spec, flat))
@@ -76,8 +74,8 @@ def _train(model: Any, source: Source) -> tuple[VariableProgram, Any, tuple[str,
     return program, step.structure[1], names
 
 
-def _test(model: Any, source: Source) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
-    own_logs = overridden(model, "test_step") or overridden(model, "compute_metrics")
+def _test(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
+    own_logs = every_step or overridden(model, "test_step") or overridden(model, "compute_metrics")
 
     def step_function(*flat: tf.Tensor) -> Any:
         logs = model.test_step(tf.nest.pack_sequence_as(source.spec, flat))
@@ -88,7 +86,7 @@ def _test(model: Any, source: Source) -> tuple[VariableProgram, Any, tuple[str, 
     return assemble(f"{model.name}/test", source.flat_spec, step, finish=finish), step.structure, names
 
 
-def _predict(model: Any, source: Source) -> tuple[VariableProgram, Any, None]:
+def _predict(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram, Any, None]:
     def step_function(*flat: tf.Tensor) -> Any:
         return model.predict_step(tf.nest.pack_sequence_as(source.spec, flat))
 
@@ -118,15 +116,3 @@ def overridden(model: Any, method: str) -> bool:
         if issubclass(original, base):
             return getattr(original, method) is not getattr(base, method)
     return False
-
-
-def logs_of(compiled: Compiled, results: Any, replicas: int) -> dict[str, Any]:
-    """The logs of an execution: those of its last step and last replica."""
-    if compiled.names is not None:
-        values = dict(zip(compiled.names, results.finished, strict=True))
-    else:
-        values = tf.nest.pack_sequence_as(compiled.structure, results.outputs)
-    host = {name: np.asarray(value) for name, value in values.items()}
-    if replicas > 1:
-        host = {name: value[-1] for name, value in host.items()}
-    return {name: float(value) if value.ndim == 0 else value for name, value in host.items()}

@@ -1,45 +1,81 @@
 """What a model in scope remembers: its IPU options and the programs compiled for it."""
 
+import enum
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
+from openipu.program import Reduction
+from openipu.tensorflow.keras import option_rules as rules
+
 if TYPE_CHECKING:
     from openipu.tensorflow.strategy import IPUStrategyV1
 
-_AUTOMATIC = "This argument is automatically set by Keras."
-_INCOMPATIBLE = "This argument is not compatible with Keras."
-_INFEED = {"dataset": _AUTOMATIC, "infeed_spec": _AUTOMATIC, "element_spec": _AUTOMATIC}
-_OUTFEED = {"outfeed_mode": _INCOMPATIBLE, "device_ordinal": _INCOMPATIBLE}
+
+class ReplicatedMetricReductionMethod(enum.Enum):
+    """How the metrics of several replicas become what the logs show."""
+
+    NONE = 1
+    LIST = 2
+    SUM = 3
+    MEAN = 4
 
 
 @attrs.define
 class Options:
-    """The options set by the `set_*` methods of a model."""
+    """The options set by the `set_*` methods of a model.
+
+    Both setters of accumulation share `reduction`, as in the original: the last call wins.
+    """
 
     asynchronous_callbacks: bool = False
     infeed: dict[str, Any] = attrs.Factory(dict)
     outfeed: dict[str, Any] = attrs.Factory(dict)
+    metric_reduction: ReplicatedMetricReductionMethod = ReplicatedMetricReductionMethod.NONE
+    reduction: Reduction = Reduction.SUM
+    accumulation: int | None = None
+    accumulation_kwargs: dict[str, Any] = attrs.Factory(dict)
+    use_v2_optimizer: bool = False
+    pipeline_accumulation: int | None = None
+    device_mapping: list[int] | None = None
+    accumulate_outfeed: bool | None = None
+    pipelining_kwargs: dict[str, Any] = attrs.Factory(dict)
 
     def set_infeed(self, kwargs: dict[str, Any]) -> None:
         """Replace the options of the feed to the device."""
-        refuse_keys(kwargs, "kwargs", _INFEED)
-        depth = kwargs.get("prefetch_depth")
-        if depth is not None and depth < 1:
-            raise ValueError(f"prefetch_depth must be greater than zero, but it is {depth}")
-        if depth is not None and depth > 255:
-            raise ValueError(f"prefetch_depth must be less than 256, but it is {depth}")
-        _only_known(kwargs, ("prefetch_depth", "optimise_latency", "device_ordinal"), "set_infeed_queue_options")
+        rules.check_infeed(kwargs)
         self.infeed = dict(kwargs)
 
     def set_outfeed(self, kwargs: dict[str, Any]) -> None:
         """Replace the options of the feed from the device."""
-        refuse_keys(kwargs, "kwargs", _OUTFEED)
-        if kwargs.get("buffer_depth", 1) < 1:
-            raise ValueError("Outfeed buffer depth cannot be less than 1")
-        _only_known(kwargs, ("buffer_depth", "optimise_latency"), "set_outfeed_queue_options")
+        rules.check_outfeed(kwargs)
         self.outfeed = dict(kwargs)
+
+    def set_replication(self, method: Any) -> None:
+        """Choose how metrics of replicas are reduced."""
+        self.metric_reduction = rules.parse(ReplicatedMetricReductionMethod, method)
+
+    def set_accumulation(self, steps: int | None, method: Any, use_v2: bool, kwargs: dict[str, Any]) -> None:
+        """Accumulate gradients of models that are not pipelined."""
+        rules.check_accumulation_steps(steps)
+        rules.check_accumulation_kwargs(kwargs)
+        self.reduction = rules.parse_reduction(method)
+        self.accumulation = steps if steps is not None else self.accumulation
+        self.use_v2_optimizer = bool(use_v2)
+        self.accumulation_kwargs = dict(kwargs)
+
+    def set_pipelining(self, steps: int | None, mapping: Any, outfeed: bool | None, method: Any,
+                       kwargs: dict[str, Any]) -> None:  # fmt: skip
+        """Options of pipelined models; what is None keeps its value, the keyword arguments are replaced."""
+        rules.check_accumulation_steps(steps)
+        rules.check_device_mapping(mapping)
+        rules.check_pipelining_kwargs(kwargs)
+        self.reduction = rules.parse_reduction(method)
+        self.pipeline_accumulation = steps if steps is not None else self.pipeline_accumulation
+        self.device_mapping = list(mapping) if mapping is not None else self.device_mapping
+        self.accumulate_outfeed = outfeed if outfeed is not None else self.accumulate_outfeed
+        self.pipelining_kwargs = dict(kwargs)
 
 
 @attrs.define(eq=False)
@@ -50,20 +86,8 @@ class State:
     strategy: "IPUStrategyV1"
     options: Options
     compiled: dict[tuple, Any] = attrs.Factory(dict)
+    stages: Any = None
 
     def forget(self) -> None:
         """Forget compiled programs: something they were compiled for has changed."""
         self.compiled.clear()
-
-
-def refuse_keys(kwargs: dict[str, Any], where: str, refused: dict[str, str]) -> None:
-    """Refuse the keys that may not be given here, each with its reason."""
-    for key in kwargs:
-        if key in refused:
-            raise ValueError(f"Found `{key}` key in `{where}`. {refused[key]}")
-
-
-def _only_known(kwargs: dict[str, Any], known: tuple[str, ...], method: str) -> None:
-    for key in kwargs:
-        if key not in known:
-            raise TypeError(f"{method} got an unexpected argument {key!r}. Valid arguments: {', '.join(known)}.")

@@ -1,0 +1,139 @@
+"""What the operations of the IPU compute on the replica axis, given to the lowering of captured functions."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from openipu.program import replica
+from openipu.tensorflow.stablehlo import custom_call
+
+_REDUCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "ADD": lambda stacked: stacked.sum(0, dtype=stacked.dtype),
+    "MUL": lambda stacked: stacked.prod(0, dtype=stacked.dtype),
+    "MIN": lambda stacked: stacked.min(0),
+    "MAX": lambda stacked: stacked.max(0),
+    "LOGICAL_AND": lambda stacked: (stacked != 0).all(0).astype(stacked.dtype),
+    "LOGICAL_OR": lambda stacked: (stacked != 0).any(0).astype(stacked.dtype),
+    "SQUARE_ADD": lambda stacked: (stacked * stacked).sum(0, dtype=stacked.dtype),
+    "MEAN": lambda stacked: _mean(stacked),
+}
+
+
+@custom_call("openipu.cross_replica_sum")
+def _cross_replica_sum(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    (value,) = operands
+    if replica.count() == 1:
+        _check_group(config["group_size"])
+        return [value]
+    if config["group_size"] in (None, replica.count()):
+        return [lax.psum(value, replica.AXIS)]
+    return [_REDUCTIONS["ADD"](_group(value, config["group_size"]))]
+
+
+@custom_call("openipu.cross_replica_mean")
+def _cross_replica_mean(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    (value,) = operands
+    if replica.count() == 1:
+        _check_group(config["group_size"])
+        return [value]
+    return [_mean(_group(value, config["group_size"] or replica.count()))]
+
+
+@custom_call("openipu.all_to_all")
+def _all_to_all(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    (value,) = operands
+    _check_replicas("all_to_all", config["replicas"])
+    if replica.count() == 1:
+        return [value]
+    return [lax.all_to_all(value, replica.AXIS, config["split"], config["concat"], tiled=True)]
+
+
+@custom_call("openipu.all_gather")
+def _all_gather(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    (value,) = operands
+    _check_replicas("all_gather", config["replicas"])
+    return [_stack(value)]
+
+
+@custom_call("openipu.reduce_scatter")
+def _reduce_scatter(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    (value,) = operands
+    _check_replicas("reduce_scatter", config["replicas"])
+    length = kinds[0].shape[0]
+    padded = jnp.pad(value, (0, length * replica.count() - value.shape[0]))
+    # LOCAL does not communicate: every replica keeps its part of its own values.
+    whole = padded if config["reduction"] == "LOCAL" else _REDUCTIONS[config["reduction"]](_stack(padded))
+    return [lax.dynamic_slice_in_dim(whole, _index() * length, length)]
+
+
+@custom_call("openipu.replication_index")
+def _replication_index(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    return [_index()]
+
+
+@custom_call("openipu.print_tensor")
+def _print_tensor(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    (value,) = operands
+    replicas = replica.count()
+
+    def show(index: np.ndarray, value: np.ndarray) -> None:
+        where = f" (replica {index})" if replicas > 1 else ""
+        print(f"{config['title']}{where}: {np.array2string(np.asarray(value))}", file=sys.stderr, flush=True)
+
+    jax.debug.callback(show, _index(), value)
+    return [value]
+
+
+@custom_call("openipu.barrier")
+def _barrier(operands: list, config: dict[str, Any], kinds: tuple) -> list:
+    # The first operand is the result; the others only have to be there before it.
+    return [lax.optimization_barrier(tuple(operands))[0]]
+
+
+def _index() -> jax.Array:
+    return lax.axis_index(replica.AXIS) if replica.count() > 1 else jnp.zeros((), jnp.int32)
+
+
+def _stack(value: jax.Array) -> jax.Array:
+    """The values of all replicas along a new first axis."""
+    return lax.all_gather(value, replica.AXIS) if replica.count() > 1 else jnp.asarray(value)[None]
+
+
+def _group(value: jax.Array, size: int) -> jax.Array:
+    """The values of this replica's group along a new first axis."""
+    _check_group(size)
+    # Groups as an argument of the collective are not possible for replicas that are lanes of one device.
+    stacked = lax.all_gather(value, replica.AXIS)
+    groups = stacked.reshape(replica.count() // size, size, *stacked.shape[1:])
+    return lax.dynamic_index_in_dim(groups, _index() // size, keepdims=False)
+
+
+def _mean(stacked: jax.Array) -> jax.Array:
+    count = stacked.shape[0]
+    if not jnp.issubdtype(stacked.dtype, jnp.floating):
+        return lax.div(stacked.sum(0, dtype=stacked.dtype), jnp.asarray(count, stacked.dtype))
+    # The sum of large float16 values would overflow where their mean does not.
+    wide = jnp.promote_types(stacked.dtype, jnp.float32)
+    return (stacked.astype(wide).sum(0) / count).astype(stacked.dtype)
+
+
+def _check_group(size: int | None) -> None:
+    replicas = replica.count()
+    if size is not None and replicas % size:
+        raise ValueError(
+            f"replica_group_size must divide the number of replicas. Received: replica_group_size={size}, "
+            f"{replicas} replicas. Use one of {', '.join(str(n) for n in range(1, replicas + 1) if replicas % n == 0)}."
+        )
+
+
+def _check_replicas(name: str, given: int) -> None:
+    if given != replica.count():
+        raise ValueError(
+            f"replication_factor of {name} must be the number of replicas the program runs on, {replica.count()}. "
+            f"Received: replication_factor={given}. Pass {replica.count()}, or select more or fewer IPUs in the config."
+        )

@@ -1,0 +1,127 @@
+"""From a model's options and the length of its data to a plan: replicas, accumulation, pipeline, steps."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from openipu.program import OutputMode, Pipeline, Plan, Schedule
+from openipu.program.schedule import ScheduleError, check_count, check_mapping
+from openipu.tensorflow import devices
+from openipu.tensorflow.keras import stages
+from openipu.tensorflow.keras.steps import Steps, infer
+
+
+def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs: int = 1) -> tuple[Plan, Steps]:
+    """How a call of `fit`, `evaluate` or `predict` is spread over steps, updates, replicas and stages.
+
+    Args:
+      model: an extended model.
+      mode: "train", "test" or "predict".
+      length: elements of the data; None when unknown, math.inf when it never ends.
+      steps: elements the user asked for in one epoch.
+      epochs: epochs to run.
+    """
+    state = model._ipu
+    pipeline = _pipeline(model)
+    replicas = devices.replicas(state.strategy.device_ordinal, pipeline.shards if pipeline else 1)
+    per_execution = state.keras.steps_per_execution(model)
+    accumulation = _accumulation(model, pipeline) if mode == "train" else 1
+    if mode == "train":
+        _check_divisible(per_execution, accumulation, pipeline)
+    found = infer(length, steps, per_execution, replicas, epochs)
+    if mode == "train":
+        _check_divisible(found.per_execution, accumulation, pipeline)
+    if pipeline is not None:
+        _check_count(pipeline, accumulation if mode == "train" else found.per_execution, mode == "train")
+    every_step = (
+        mode == "predict"
+        or (pipeline is not None and state.options.accumulate_outfeed)
+        or state.options.asynchronous_callbacks
+    )
+    made = Plan(
+        device_iterations=found.per_execution,
+        replicas=replicas,
+        gradient_accumulation=accumulation,
+        accumulation_reduction=state.options.reduction,
+        accumulation_dtypes=_accumulation_dtypes(model, pipeline) if accumulation > 1 else None,
+        pipeline=pipeline,
+        outputs=OutputMode.ALL if every_step else OutputMode.FINAL,
+    )
+    return made, found
+
+
+def _pipeline(model: Any) -> Pipeline | None:
+    if not stages.is_pipelined(model):
+        return None
+    options = model._ipu.options
+    count = stages.stage_count(model)
+    mapping = tuple(options.device_mapping) if options.device_mapping is not None else tuple(range(count))
+    if len(mapping) != count:
+        raise ValueError(f"Each stage must be mapped to an IPU: {len(mapping)} mappings != {count} stages")
+    given = options.pipelining_kwargs.get("pipeline_schedule")
+    schedule = Schedule.GROUPED if given is None else _schedule(given)
+    return Pipeline(stages=count, schedule=schedule, device_mapping=mapping, recompute=_recompute())
+
+
+def _schedule(given: Any) -> Schedule:
+    name = getattr(given, "name", "")
+    if name.upper() not in Schedule.__members__:
+        raise TypeError("The given pipeline_schedule is not a member of the PipelineSchedule enumeration.")
+    return Schedule[name.upper()]
+
+
+def _recompute() -> bool:
+    config = devices.active_config()
+    return bool(config is not None and config.allow_recompute)
+
+
+def _accumulation(model: Any, pipeline: Pipeline | None) -> int:
+    options = model._ipu.options
+    if pipeline is None:
+        return options.accumulation or 1
+    if options.pipeline_accumulation is None:
+        raise ValueError(
+            "The model which you are attempting to train is pipelined, however "
+            "`gradient_accumulation_steps_per_replica` has not been set through `set_pipelining_options()`. "
+            "Set it to a number of steps that the pipeline schedule allows."
+        )
+    return options.pipeline_accumulation
+
+
+def _check_divisible(per_execution: int, accumulation: int, pipeline: Pipeline | None) -> None:
+    if per_execution % accumulation:
+        kind = "pipelined " if pipeline is not None else ""
+        raise RuntimeError(
+            f"The {kind}model has been configured to use gradient accumulation for training, however the current "
+            f"`steps_per_execution` value (set to {per_execution}) is not divisible by "
+            f"`gradient_accumulation_steps_per_replica` ({accumulation}). You need to adjust either of these values "
+            "so that it is."
+        )
+
+
+def _check_count(pipeline: Pipeline, count: int, training: bool) -> None:
+    check_mapping(pipeline.schedule, pipeline.stages, training, pipeline.device_mapping)
+    config = devices.active_config()
+    io_tiles = bool(config is not None and config.io_tiles.num_io_tiles > 0)
+    try:
+        check_count(pipeline.schedule, pipeline.stages, count, training, pipeline.device_mapping, io_tiles)
+    except ScheduleError as error:
+        raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
+
+
+def _accumulation_dtypes(model: Any, pipeline: Pipeline | None) -> tuple[str | None, ...] | None:
+    """The dtype of every accumulator: one for all, or what the user's function says of each variable."""
+    options = model._ipu.options
+    if pipeline is None:
+        given = options.accumulation_kwargs.get("dtype")
+    else:
+        given = options.pipelining_kwargs.get("gradient_accumulation_dtype")
+    if given is None:
+        return None
+    variables: Sequence = model._ipu.keras.trainable(model)
+    if callable(given) and not isinstance(given, (tf.DType, type)):
+        chosen = [given(v) for v in variables]
+    else:
+        chosen = [given] * len(variables)
+    return tuple(None if d is None else tf.as_dtype(d).name for d in chosen)

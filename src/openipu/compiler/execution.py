@@ -27,8 +27,14 @@ def build(program: Program, plan: Plan, platform: str) -> Execution:
       [device iterations, replica, ...]; local state and seeds have the axis [replica, ...]; all without the replica
       axis when there is one replica.
     """
-    step = _over_replicas(_optimised_step(program, plan, platform), plan)
-    update = _optimised_update(program, plan, platform)
+    closed, structure = traced_step(program, plan)
+    closed = passes.optimise(closed, platform)
+
+    def one(*arguments):  # noqa: ANN202
+        return jax.tree.unflatten(structure, jax.extend.core.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
+
+    step = _over_replicas(one, plan)
+    update = _update_of(program, plan)
 
     def execution(shared: Values, local: Values, feeds: Values, seeds: jax.Array):  # noqa: ANN202
         indices = jnp.arange(plan.device_iterations, dtype=jnp.uint32)
@@ -62,20 +68,13 @@ def build(program: Program, plan: Plan, platform: str) -> Execution:
     return execution
 
 
-def _optimised_step(program: Program, plan: Plan, platform: str) -> Callable[..., tuple[Values, Values, Values]]:
-    """The step of one replica, traced once and rewritten for the platform."""
+def traced_step(program: Program, plan: Plan) -> tuple[jax.extend.core.ClosedJaxpr, jax.tree_util.PyTreeDef]:
+    """The step of one replica as a jaxpr, and the structure of its results."""
     abstract = [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
     with tracing_for(plan.replicas):
         axis = [(AXIS, plan.replicas)] if plan.replicas > 1 else []
         closed, shape = jax.make_jaxpr(program.step, axis_env=axis, return_shape=True)(*abstract, jax.random.key(0))
-    closed = passes.optimise(closed, platform)
-    structure = jax.tree.structure(shape)
-
-    def step(shared: Values, local: Values, batch: Values, key: jax.Array) -> tuple[Values, Values, Values]:
-        flat = jax.tree.leaves((list(shared), list(local), list(batch), key))
-        return jax.tree.unflatten(structure, jax.extend.core.jaxpr_as_fun(closed)(*flat))
-
-    return step
+    return closed, jax.tree.structure(shape)
 
 
 def _over_replicas(step: Callable, plan: Plan) -> Callable:
@@ -97,7 +96,7 @@ def _over_replicas(step: Callable, plan: Plan) -> Callable:
     return lanes
 
 
-def _optimised_update(program: Program, plan: Plan, platform: str) -> Callable | None:
+def _update_of(program: Program, plan: Plan) -> Callable | None:
     """(shared, local, gradients) -> (shared, local); local state is read from and written for all replicas."""
     if program.update is None:
         return None
@@ -128,14 +127,14 @@ def _accumulate(one_step: Callable, state: tuple, items: tuple, plan: Plan):  # 
     def body(carry: tuple, item: tuple):  # noqa: ANN202
         (sums, seen), state = carry
         gradients, state, outputs = one_step(state, item)
-        sums = [_add(s, g.astype(s.dtype), seen, plan) for s, g in zip(sums, gradients, strict=True)]
+        sums = [add_gradient(s, g.astype(s.dtype), seen, plan) for s, g in zip(sums, gradients, strict=True)]
         return ((sums, seen + 1), state), outputs
 
     ((sums, _), state), outputs = lax.scan(body, ((zeros, jnp.zeros((), jnp.int32)), state), items, length=count)
     return [s.astype(g.dtype) for s, g in zip(sums, gradients, strict=True)], state, outputs
 
 
-def _add(total: jax.Array, gradient: jax.Array, seen: jax.Array, plan: Plan) -> jax.Array:
+def add_gradient(total: jax.Array, gradient: jax.Array, seen: jax.Array, plan: Plan) -> jax.Array:
     """One more gradient into the accumulator, as the plan's reduction says."""
     if plan.accumulation_reduction is Reduction.SUM:
         return total + gradient

@@ -2,6 +2,7 @@
 
 from openipu.runtime.engine import Engine, Results
 from openipu.runtime.feed import prefetch
+from openipu.runtime.pipeline_engine import PipelineEngine
 from openipu.runtime.resident import Resident, bring_all_home
 
-__all__ = ["Engine", "Resident", "Results", "bring_all_home", "prefetch"]
+__all__ = ["Engine", "PipelineEngine", "Resident", "Results", "bring_all_home", "prefetch"]

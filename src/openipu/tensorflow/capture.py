@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from openipu.errors import UnsupportedError
 from openipu.tensorflow.stablehlo import Lowered, lower
+from openipu.tensorflow.stablehlo.evaluate import Within
 from openipu.tensorflow.variables import raw_handle
 
 
@@ -46,7 +47,8 @@ class Captured:
         return [v for v in self.variables if v is not None]
 
     def __call__(
-        self, arguments: Sequence[jax.Array], values: dict[int, jax.Array], key: jax.Array | None = None
+        self, arguments: Sequence[jax.Array], values: dict[int, jax.Array], key: jax.Array | None = None,
+        within: Within | None = None,
     ) -> tuple[list[jax.Array], dict[int, jax.Array]]:
         """Evaluate on arrays.
 
@@ -54,6 +56,7 @@ class Captured:
           arguments: the function's own inputs, flat.
           values: current values of the variables by `id`.
           key: for random operations without a state of their own.
+          within: gives, for the TensorFlow name of each operation, the context it is evaluated in.
 
         Returns:
           The results, flat, and the new values of the variables that were assigned.
@@ -61,7 +64,7 @@ class Captured:
         extra = [
             values[id(v)] if v is not None else c for v, c in zip(self.variables, self.constants, strict=True)
         ]
-        outputs = self.lowered(*arguments, *extra, key=key)
+        outputs = self.lowered(*arguments, *extra, key=key, within=within)
         written = {id(self._variable(i)): outputs[o] for o, i in self.lowered.aliases.items()}
         return list(outputs[: self.results]), written
 

@@ -41,7 +41,9 @@ def _cross_replica_mean(operands: list, config: dict[str, Any], kinds: tuple) ->
     if replica.count() == 1:
         _check_group(config["group_size"])
         return [value]
-    return [_mean(_group(value, config["group_size"] or replica.count()))]
+    if config["group_size"] in (None, replica.count()):
+        return [_divided(lax.psum(_wide(value), replica.AXIS), replica.count(), value.dtype)]
+    return [_mean(_group(value, config["group_size"]))]
 
 
 @custom_call("openipu.all_to_all")
@@ -89,12 +91,6 @@ def _print_tensor(operands: list, config: dict[str, Any], kinds: tuple) -> list:
     return [value]
 
 
-@custom_call("openipu.barrier")
-def _barrier(operands: list, config: dict[str, Any], kinds: tuple) -> list:
-    # The first operand is the result; the others only have to be there before it.
-    return [lax.optimization_barrier(tuple(operands))[0]]
-
-
 def _index() -> jax.Array:
     return lax.axis_index(replica.AXIS) if replica.count() > 1 else jnp.zeros((), jnp.int32)
 
@@ -114,12 +110,22 @@ def _group(value: jax.Array, size: int) -> jax.Array:
 
 
 def _mean(stacked: jax.Array) -> jax.Array:
-    count = stacked.shape[0]
-    if not jnp.issubdtype(stacked.dtype, jnp.floating):
-        return lax.div(stacked.sum(0, dtype=stacked.dtype), jnp.asarray(count, stacked.dtype))
-    # The sum of large float16 values would overflow where their mean does not.
-    wide = jnp.promote_types(stacked.dtype, jnp.float32)
-    return (stacked.astype(wide).sum(0) / count).astype(stacked.dtype)
+    return _divided(_wide(stacked).sum(0), stacked.shape[0], stacked.dtype)
+
+
+def _wide(value: jax.Array) -> jax.Array:
+    """A type to sum in: the sum of large float16 values would overflow where their mean does not."""
+    return value.astype(jnp.promote_types(value.dtype, jnp.float32)) if _is_float(value.dtype) else value
+
+
+def _divided(total: jax.Array, count: int, dtype: np.dtype) -> jax.Array:
+    if not _is_float(dtype):
+        return lax.div(total.astype(dtype), jnp.asarray(count, dtype))
+    return (total / jnp.asarray(count, total.dtype)).astype(dtype)
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    return jnp.issubdtype(dtype, jnp.floating)
 
 
 def _check_group(size: int | None) -> None:

@@ -1,14 +1,16 @@
 """Put captured functions together to a program of the core, and remember which variables its state is."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 
 import attrs
 import jax
 import tensorflow as tf
 
 from openipu.compiler import compile_program
-from openipu.program import Plan, Program, Slot
-from openipu.runtime import Engine
+from openipu.compiler.pipeline import compile_pipeline, devices_for
+from openipu.program import Plan, Program, Slot, marks
+from openipu.runtime import Engine, PipelineEngine
 from openipu.tensorflow.capture import Captured
 from openipu.tensorflow.variables import dtype_on_device, resident
 
@@ -24,10 +26,13 @@ class VariableProgram:
     shared: tuple[tf.Variable, ...]
     local: tuple[tf.Variable, ...]
 
-    def engine(self, plan: Plan) -> Engine:
+    def engine(self, plan: Plan) -> Engine | PipelineEngine:
         """Compile for a plan, working on the variables' values."""
-        executable = compile_program(self.program, plan)
-        return Engine(executable, [resident(v) for v in self.shared], [resident(v) for v in self.local])
+        shared, local = [resident(v) for v in self.shared], [resident(v) for v in self.local]
+        devices = devices_for(plan)
+        if devices is not None:
+            return PipelineEngine(compile_pipeline(self.program, plan, devices), shared, local)
+        return Engine(compile_program(self.program, plan), shared, local)
 
 
 def assemble(
@@ -37,6 +42,8 @@ def assemble(
     gradients: int = 0,
     update: Captured | None = None,
     finish: Captured | None = None,
+    stage_of: Callable[[str], int | None] | None = None,
+    stages: int = 1,
 ) -> VariableProgram:
     """A program from captured functions.
 
@@ -47,6 +54,8 @@ def assemble(
       gradients: how many of the step's results are gradients.
       update: (gradients) -> ().
       finish: () -> outputs.
+      stage_of: the pipeline stage of an operation, by its TensorFlow name; None for a model in one piece.
+      stages: how many stages there are.
     """
     local = _unique(step.written)
     parts = [part for part in (step, update, finish) if part is not None]
@@ -59,7 +68,8 @@ def assemble(
         return {id(variable): value for variable, value in pairs}
 
     def run_step(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
-        results, written = step(batch, values(shared_values, local_values), key)
+        within = None if stage_of is None else lambda scope: _mark(scope, stage_of, stages)
+        results, written = step(batch, values(shared_values, local_values), key, within)
         return results[:gradients], [written[id(v)] for v in local], results[gradients:]
 
     def run_update(shared_values, local_values, reduced):  # noqa: ANN001, ANN202
@@ -84,6 +94,16 @@ def assemble(
         needs_key=step.lowered.needs_key,
     )
     return VariableProgram(program, tuple(shared), tuple(local))
+
+
+def _mark(scope: str, stage_of: Callable[[str], int | None], stages: int) -> contextlib.AbstractContextManager:
+    """The part of the pipeline an operation belongs to: gradients run through the stages backwards."""
+    backward = scope.startswith("gradient_tape")
+    stage = stage_of(scope)
+    if stage is None:
+        # Of the backward pass before any layer's (the loss): not earlier than the last stage's.
+        return marks.part(stages) if backward else contextlib.nullcontext()
+    return marks.part(2 * stages - 1 - stage if backward else stage)
 
 
 def _slot(variable: tf.Variable) -> Slot:

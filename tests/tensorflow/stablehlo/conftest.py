@@ -9,14 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, settings
 
 from openipu.tensorflow.stablehlo import lower
-
-# The same examples in every run, and no limit on the first, which compiles.
-settings.register_profile(
-    "stablehlo", deadline=None, derandomize=True, max_examples=10, suppress_health_check=list(HealthCheck)
-)
 
 # Small programs run once: compiling them well would take most of the time of these tests.
 FAST = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -30,14 +24,6 @@ TOLERANCES = {
     "float16": 5e-3,
     "bfloat16": 4e-2,
 }
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_profile():
-    before = settings.get_current_profile_name()
-    settings.load_profile("stablehlo")
-    yield
-    settings.load_profile(before)
 
 
 def capture(function, *arrays):
@@ -121,3 +107,9 @@ def agrees():
         return low
 
     return check
+
+
+@pytest.fixture(scope="session")
+def captured():
+    """`capture` for tests that look at the lowering itself."""
+    return capture

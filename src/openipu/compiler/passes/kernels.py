@@ -208,24 +208,51 @@ class Scatter(Gather):
             parts = lax.reshape(y, (*y.shape[:-1], positions, g.outputs))
             axis = y.ndim - 1
         terms = [lax.index_in_dim(parts, k, axis, keepdims=False) for k in range(positions)]
+        if all(d == 1 for d in g.lhs_dilation):
+            return _merge_groups(_add_in_place(terms, g), batch_inner)
         for d in reversed(range(rank)):
-            terms = [
-                self._shifted_sum(terms[i : i + g.kernel[d]], d, g) for i in range(0, len(terms), g.kernel[d])
-            ]
+            terms = [_shifted_sum(terms[i : i + g.kernel[d]], d, g) for i in range(0, len(terms), g.kernel[d])]
         return _merge_groups(terms[0], batch_inner)
 
-    def _shifted_sum(self, terms: list[jax.Array], d: int, g: Geometry) -> jax.Array:
-        """Returns the sum over one dimension of the kernel, each term moved to where its products belong."""
-        total = None
-        for offset, term in enumerate(terms):
-            low = g.padding[d][0] - offset * g.rhs_dilation[d]
-            high = g.windows[d] - low - ((g.space[d] - 1) * g.lhs_dilation[d] + 1)
-            config = [(0, 0, 0)] * len(g.space)
-            config[d] = (low, high, g.lhs_dilation[d] - 1)
-            moved = _pad_space(term, config)
-            total = moved if total is None else total + moved
-        assert total is not None
-        return total
+
+def _add_in_place(terms: list[jax.Array], g: Geometry) -> jax.Array:
+    """Returns the sum of all terms, each added to the part of one buffer where its products belong.
+
+    XLA updates the buffer in place and, unlike a sum of padded terms, does not compute it again in what follows.
+    """
+    first = terms[0]
+    total = lax.full((*first.shape[:2], *g.windows, first.shape[-1]), 0, first.dtype)
+    for term, offset in zip(terms, itertools.product(*(range(k) for k in g.kernel)), strict=True):
+        starts, lows, highs = [0, 0], [0, 0], list(first.shape[:2])
+        for d, o in enumerate(offset):
+            start = g.padding[d][0] - o * g.rhs_dilation[d]
+            low, high = max(0, -start), min(g.space[d], g.windows[d] - start)
+            if high <= low:
+                break
+            starts.append(start + low)
+            lows.append(low)
+            highs.append(high)
+        else:
+            part = lax.slice(term, (*lows, 0), (*highs, first.shape[-1]))
+            starts.append(0)
+            old = lax.slice(total, starts, [s + n for s, n in zip(starts, part.shape, strict=True)])
+            where = [jax.numpy.int32(s) for s in starts]
+            total = lax.dynamic_update_slice(total, old + part, where)
+    return total
+
+
+def _shifted_sum(terms: list[jax.Array], d: int, g: Geometry) -> jax.Array:
+    """Returns the sum over one dimension of the kernel, each term moved to where its products belong."""
+    total = None
+    for offset, term in enumerate(terms):
+        low = g.padding[d][0] - offset * g.rhs_dilation[d]
+        high = g.windows[d] - low - ((g.space[d] - 1) * g.lhs_dilation[d] + 1)
+        config = [(0, 0, 0)] * len(g.space)
+        config[d] = (low, high, g.lhs_dilation[d] - 1)
+        moved = _pad_space(term, config)
+        total = moved if total is None else total + moved
+    assert total is not None
+    return total
 
 
 class FilterGradient(Gather):
@@ -261,7 +288,11 @@ class FilterGradient(Gather):
             contract = tuple(range(2, 3 + rank))
         else:
             contract = tuple(range(1, 2 + rank))
-        y = _product(p, w, (contract, contract), accumulate, precision)
+        # XLA transposes the right operand of such a product first, so that should be the smaller one.
+        if p.size < w.size:
+            y = lax.transpose(_product(w, p, (contract, contract), accumulate, precision), (0, 2, 1))
+        else:
+            y = _product(p, w, (contract, contract), accumulate, precision)
         y = lax.reshape(y, (g.groups, *g.windows, g.batch, g.outputs))
         y = lax.transpose(y, (*range(1, 2 + rank), 0, 2 + rank))
         return lax.reshape(y, (*g.windows, g.batch, g.groups * g.outputs))

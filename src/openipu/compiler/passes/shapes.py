@@ -20,8 +20,8 @@ _ELEMENTWISE = """
 
 
 def _elementwise(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
-    shape = eqn.outvars[0].aval.shape
-    if any(atom.aval.shape not in (shape, ()) for atom in eqn.invars):
+    rank = len(eqn.outvars[0].aval.shape)
+    if any(len(atom.aval.shape) not in (rank, 0) for atom in eqn.invars):
         return None
     order = _leading_order(rewriter, eqn)
     if order is None:
@@ -31,10 +31,12 @@ def _elementwise(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
 
 
 def _leading_order(rewriter: "Rewriter", eqn: JaxprEqn) -> Order | None:
-    """Returns the order most inputs of one shape are stored in, or None if that is the program's own."""
+    """Returns the order most inputs of full shape are stored in, or None if that is the program's own."""
     votes: dict[Order, int] = {}
+    shape = eqn.outvars[0].aval.shape
     for atom in eqn.invars:
-        if atom.aval.shape and not rewriter.is_broadcast(atom):
+        # Inputs may have dimensions of size one where others are longer: they are small and follow.
+        if atom.aval.shape == shape and shape and not rewriter.is_broadcast(atom):
             order = rewriter.stored(atom).order
             # Of two orders the permuted one wins: its value came from a kernel and will meet others like it.
             votes[order] = votes.get(order, 0) + 1 + 8 * rewriter.stored(atom).permuted
@@ -111,9 +113,12 @@ def _concatenate(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
 
 def _dot_general(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     lhs, rhs = (rewriter.stored(atom) for atom in eqn.invars)
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = eqn.params["dimension_numbers"]
+    if lhs.permuted and lhs.order[-1] not in lhs_contract and len(lhs.order) - 1 in lhs_contract:
+        # XLA's fast matrix product wants the left operand's summed dimension last; a transpose costs less than losing it.
+        lhs = Stored(rewriter.plain(eqn.invars[0]), identity(len(lhs.order)))
     if not lhs.permuted and not rhs.permuted:
         return None
-    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = eqn.params["dimension_numbers"]
     numbers = (
         (tuple(lhs.position[d] for d in lhs_contract), tuple(rhs.position[d] for d in rhs_contract)),
         (tuple(lhs.position[d] for d in lhs_batch), tuple(rhs.position[d] for d in rhs_batch)),
@@ -141,9 +146,11 @@ def _reshape(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     ranked = sorted(groups, key=place)
     before = tuple(dim for group in ranked for dim in group[0])
     after = tuple(dim for group in ranked for dim in group[1])
-    operand = rewriter.ordered(eqn.invars[0], before)
+    if before != source.order:
+        # Something has to be transposed here, so let it be the end of the kernel's order.
+        return None
     shape = tuple(eqn.outvars[0].aval.shape[dim] for dim in after)
-    return [Stored(rewriter.emit(lambda x: lax.reshape(x, shape), operand), after)]
+    return [Stored(rewriter.emit(lambda x: lax.reshape(x, shape), source.atom), after)]
 
 
 def _reshape_groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]] | None:

@@ -1,6 +1,6 @@
 """Capture what a Keras model does in one step of training, evaluation or prediction."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -42,40 +42,66 @@ def compile_mode(model: Any, mode: str, source: Source, plan: Plan) -> Compiled:
     key = (mode, nesting, spec, plan)
     if key not in state.compiled:
         with state.strategy.scope(), state.strategy.replica_context():
-            captured, structure, names = _CAPTURES[mode](model, source, plan.outputs is OutputMode.ALL)
+            captured, structure, names = _CAPTURES[mode](model, source, plan)
         engine = captured.engine(plan)
         state.compiled[key] = Compiled(engine, structure, names)
     return state.compiled[key]
 
 
-def _train(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
+def _train(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
     keras = model._ipu.keras
-    variables = keras.trainable(model)
-    with_gradient: list[int] = []
-    own_logs = every_step or overridden(model, "compute_metrics")
+    own_logs = plan.outputs is OutputMode.ALL or overridden(model, "compute_metrics")
+    given: list[Any] = []
+    # Stock Keras gives optimizers the gradient of each looked-up row of an embedding. So does one replica with an
+    # update every step; sums over steps and replicas need the dense form.
+    dense = plan.replicas > 1 or plan.gradient_accumulation > 1
 
     def gradients(*flat: tf.Tensor) -> tuple[list, Any]:
         values, logs = keras.gradients(model, tf.nest.pack_sequence_as(source.spec, flat))
-        with_gradient[:] = [i for i, v in enumerate(values) if v is not None]
-        # Sums over micro-batches and replicas need the dense form of embedding gradients.
-        return [tf.convert_to_tensor(values[i]) for i in with_gradient], logs if own_logs else None
+        if dense:
+            values = [v if v is None else tf.convert_to_tensor(v) for v in values]
+        given[:] = values
+        return _components(values), logs if own_logs else None
 
-    def update(*given: tf.Tensor) -> None:
-        values: list = [None] * len(variables)
-        for i, value in zip(with_gradient, given, strict=True):
-            values[i] = value
-        keras.apply_gradients(model, values)
+    def update(*flat: tf.Tensor) -> None:
+        keras.apply_gradients(model, _from_components(given, flat))
 
     step = capture(gradients, source.flat_spec, f"the training step of {model.name}")
-    specs = [tf.TensorSpec(variables[i].shape, variables[i].dtype) for i in with_gradient]
+    specs = [tf.TensorSpec(t.shape, t.dtype) for t in _components(given)]
     applied = capture(update, specs, f"the optimizer of {model.name}")
     finish, names = (None, None) if own_logs else _results(model)
-    program = assemble(f"{model.name}/train", source.flat_spec, step, len(with_gradient), applied, finish)
+    program = assemble(f"{model.name}/train", source.flat_spec, step, len(specs), applied, finish)
     return program, step.structure[1], names
 
 
-def _test(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
-    own_logs = every_step or overridden(model, "test_step") or overridden(model, "compute_metrics")
+def _components(gradients: list) -> list[tf.Tensor]:
+    """The tensors that gradients are made of; a variable without a gradient has none."""
+    flat: list[tf.Tensor] = []
+    for gradient in gradients:
+        if isinstance(gradient, tf.IndexedSlices):
+            flat += [gradient.values, gradient.indices]
+        elif gradient is not None:
+            flat.append(gradient)
+    return flat
+
+
+def _from_components(gradients: list, flat: Sequence[tf.Tensor]) -> list:
+    """Gradients like the given ones, from other tensors."""
+    tensors = iter(flat)
+    made: list = []
+    for gradient in gradients:
+        if isinstance(gradient, tf.IndexedSlices):
+            shape = None if gradient.dense_shape is None else tf.constant(tf.get_static_value(gradient.dense_shape))
+            made.append(tf.IndexedSlices(next(tensors), next(tensors), shape))
+        else:
+            made.append(None if gradient is None else next(tensors))
+    return made
+
+
+def _test(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
+    own_logs = (
+        plan.outputs is OutputMode.ALL or overridden(model, "test_step") or overridden(model, "compute_metrics")
+    )
 
     def step_function(*flat: tf.Tensor) -> Any:
         logs = model.test_step(tf.nest.pack_sequence_as(source.spec, flat))
@@ -86,7 +112,7 @@ def _test(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram
     return assemble(f"{model.name}/test", source.flat_spec, step, finish=finish), step.structure, names
 
 
-def _predict(model: Any, source: Source, every_step: bool) -> tuple[VariableProgram, Any, None]:
+def _predict(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any, None]:
     def step_function(*flat: tf.Tensor) -> Any:
         return model.predict_step(tf.nest.pack_sequence_as(source.spec, flat))
 

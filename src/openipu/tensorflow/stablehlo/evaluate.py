@@ -1,5 +1,6 @@
 """Evaluation of a parsed program, operation by operation, on arrays or tracers."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,17 +10,21 @@ import numpy as np
 from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
 
 OnOp = Callable[[str, str, list], None]
+Within = Callable[[str], contextlib.AbstractContextManager]
 
 
 class Frame:
     """The values of one block under evaluation, and what its operations may ask for."""
 
-    __slots__ = ("env", "key", "on_op", "program")
+    __slots__ = ("env", "key", "on_op", "program", "within")
 
-    def __init__(self, program: Program, key: jax.Array | None, on_op: OnOp | None) -> None:
+    def __init__(
+        self, program: Program, key: jax.Array | None, on_op: OnOp | None, within: Within | None = None
+    ) -> None:
         self.program = program
         self.key = key
         self.on_op = on_op
+        self.within = within
         self.env: dict[int, Any] = {}
 
     def run(self, block: Block, args: Sequence[Any]) -> list:
@@ -31,7 +36,8 @@ class Frame:
             results = fold(op, values)
             if results is None:
                 assert op.handler is not None
-                results = op.handler(op, values, self)
+                with self.within(op.scope) if self.within is not None else contextlib.nullcontext():
+                    results = op.handler(op, values, self)
                 check(op, results)
             env.update(zip(op.results, results, strict=True))
             if self.on_op is not None:
@@ -42,7 +48,7 @@ class Frame:
         """Evaluate a function in place; two calls of one function draw different random numbers."""
         block = self.program.functions[name]
         key = self.fold_key(number) if block.needs_key else None
-        return Frame(self.program, key, self.on_op).run(block, args)
+        return Frame(self.program, key, self.on_op, self.within).run(block, args)
 
     def region(self, block: Block) -> Callable[..., list]:
         """A block as a function of its arguments (and of a random key, if it draws numbers).

@@ -22,7 +22,7 @@ from openipu.tensorflow.stablehlo import (  # noqa: F401  (imported for the oper
     sorting,
     window,
 )
-from openipu.tensorflow.stablehlo.evaluate import Frame, OnOp, same_type
+from openipu.tensorflow.stablehlo.evaluate import Frame, OnOp, Within, same_type
 from openipu.tensorflow.stablehlo.folding import FOLDS
 from openipu.tensorflow.stablehlo.graph import Block, Op, Program
 from openipu.tensorflow.stablehlo.parse import parse
@@ -57,7 +57,9 @@ class Lowered:
         """The TensorFlow names of the operations of the entry function, in order."""
         return tuple(op.scope for op in self._program.main.ops)
 
-    def __call__(self, *args: Any, key: jax.Array | None = None, on_op: OnOp | None = None) -> list:
+    def __call__(
+        self, *args: Any, key: jax.Array | None = None, on_op: OnOp | None = None, within: Within | None = None
+    ) -> list:
         """Evaluate on arrays or tracers, under `jax.enable_x64(True)` if 64-bit types occur.
 
         Args:
@@ -66,6 +68,7 @@ class Lowered:
                 operations draw from it, each its own numbers, anew in each iteration of a loop.
             on_op: called as `on_op(scope, operation name, results)` after each operation outside of loops and
                 branches; those are reported as one operation.
+            within: gives, for the TensorFlow name of each operation, the context it is evaluated in.
 
         Returns:
             One array for each of `outputs`.
@@ -75,7 +78,7 @@ class Lowered:
                 "Expected 64-bit types to be enabled, because the captured function uses them. "
                 "Call it inside `with jax.enable_x64(True):`."
             )
-        frame = Frame(self._program, self._key(key), on_op)
+        frame = Frame(self._program, self._key(key), on_op, within)
         results = frame.run(self._program.main, self._arguments(args))
         # Constants stay NumPy arrays while folding; what leaves is an array of JAX.
         return [jax.numpy.asarray(result) for result in results]

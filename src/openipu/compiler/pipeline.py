@@ -1,0 +1,221 @@
+"""Compile a step cut into stages: one function for each part, on the device of its stage."""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import jax
+import numpy as np
+from jax.extend import core
+from jax.interpreters import partial_eval
+from jax.sharding import SingleDeviceSharding
+
+from openipu.compiler import passes
+from openipu.compiler.execution import add_gradient, traced_step
+from openipu.compiler.segments import Segment, split
+from openipu.errors import UnsupportedError
+from openipu.program import Plan, Program
+from openipu.program.replica import AXIS, tracing_for
+
+
+@attrs.frozen(eq=False)
+class Part:
+    """One part of the step, compiled for its device.
+
+    Attributes:
+      inputs, outputs: variables of the step's jaxpr.
+      call: takes the inputs, returns the outputs; gradients are summed over replicas.
+      device: where it runs.
+    """
+
+    inputs: tuple[core.Var, ...]
+    outputs: tuple[core.Var, ...]
+    call: Callable
+    device: jax.Device
+
+
+@attrs.frozen(eq=False)
+class UpdatePart:
+    """The weight update of one stage: indices of what it takes and makes."""
+
+    shared_in: tuple[int, ...]
+    local_in: tuple[int, ...]
+    gradients_in: tuple[int, ...]
+    shared_out: tuple[int, ...]
+    call: Callable
+    device: jax.Device
+
+
+@attrs.frozen(eq=False)
+class PipelineExecutable:
+    """A program cut into stages, compiled: parts to be run in the order of a schedule.
+
+    Attributes:
+      program, plan: what was compiled.
+      parts: every stage forward, then (when training) every stage backward, last stage first.
+      updates: the weight update of every stage.
+      arguments: the variables of the step's jaxpr that are its arguments: shared, local, batch, key.
+      results: what the step returns: gradients, local, outputs; variables or literals.
+      homes: the device of every shared and of every local value.
+      add: adds a gradient to an accumulator: (total, gradient, seen) -> total.
+      finish: computes what is computed once at the end, on the device of the last stage.
+    """
+
+    program: Program
+    plan: Plan
+    parts: tuple[Part, ...]
+    updates: tuple[UpdatePart, ...]
+    arguments: tuple[tuple[core.Var, ...], ...]
+    results: tuple[tuple, ...]
+    homes: tuple[tuple[jax.Device, ...], tuple[jax.Device, ...]]
+    add: Callable
+    finish: Callable | None
+
+
+def devices_for(plan: Plan) -> list[jax.Device] | None:
+    """The device of every stage when there are enough of them for stages to run at the same time; None otherwise."""
+    if plan.pipeline is None or plan.pipeline.shards < 2 or len(jax.devices()) < plan.pipeline.shards:
+        return None
+    return [jax.devices()[ipu] for ipu in plan.pipeline.device_mapping]
+
+
+def compile_pipeline(program: Program, plan: Plan, devices: Sequence[jax.Device]) -> PipelineExecutable:
+    """Compile every part of a pipelined program for the device of its stage."""
+    training = program.update is not None
+    stages = len(devices)
+    with jax.enable_x64(True):
+        closed, structure = traced_step(program, plan)
+        segments = split(closed, 2 * stages if training else stages)
+        place = [*devices, *reversed(devices)]
+        groups = _grouped(closed.jaxpr.invars, [len(program.shared), len(program.local), len(program.batch)])
+        sizes = [child.num_leaves for child in structure.children()]
+        results = _grouped(closed.jaxpr.outvars, sizes[:-1])
+        shared = set(groups[0])
+        gradients = {v for v in results[0] if isinstance(v, core.Var)}
+        parts = tuple(_part(s, place[s.index], plan, shared, gradients) for s in segments)
+        homes = (_homes(groups[0], parts, devices[0]), _homes(groups[1], parts, devices[0]))
+        updates: tuple[UpdatePart, ...] = ()
+        if training:
+            where = [_maker(g, parts) for g in results[0]]
+            updates, owners = _updates(program, homes[0], where, devices, groups[0], parts)
+            homes = (owners, homes[1])
+        _check_local_state(program, groups[1], results[1], segments)
+        add = jax.jit(lambda total, gradient, seen: add_gradient(total, gradient.astype(total.dtype), seen, plan))
+    return PipelineExecutable(
+        program, plan, parts, updates, tuple(map(tuple, groups)), tuple(map(tuple, results)), homes, add,
+        _finish(program, plan),
+    )  # fmt: skip
+
+
+def _grouped(values: Sequence, sizes: Sequence[int]) -> list[list]:
+    """Values in groups of the given sizes, the rest last."""
+    groups, start = [], 0
+    for size in sizes:
+        groups.append(list(values[start : start + size]))
+        start += size
+    return [*groups, list(values[start:])]
+
+
+def _part(segment: Segment, device: jax.Device, plan: Plan, shared: set, gradients: set) -> Part:
+    evaluate = core.jaxpr_as_fun(passes.optimise(segment.closed, device.platform))
+    axes = tuple(None if v in shared else 0 for v in segment.inputs)
+    reduced = [v in gradients for v in segment.outputs]
+
+    def call(*inputs: jax.Array) -> list[jax.Array]:
+        if plan.replicas == 1:
+            return evaluate(*inputs)
+        mapped = jax.vmap(evaluate, in_axes=axes, axis_name=AXIS, axis_size=plan.replicas)
+        return [o.sum(0) if sum_up else o for o, sum_up in zip(mapped(*inputs), reduced, strict=True)]
+
+    return Part(segment.inputs, segment.outputs, jax.jit(call), device)
+
+
+def _homes(variables: Sequence[core.Var], parts: Sequence[Part], default: jax.Device) -> tuple[jax.Device, ...]:
+    """The device of the first part that uses each value."""
+    return tuple(next((p.device for p in parts if v in p.inputs), default) for v in variables)
+
+
+def _maker(value: object, parts: Sequence[Part]) -> jax.Device:
+    return next((p.device for p in parts if value in p.outputs), parts[0].device)
+
+
+def _updates(
+    program: Program, homes: Sequence[jax.Device], gradients: Sequence[jax.Device], devices: Sequence[jax.Device],
+    shared: Sequence[core.Var], parts: Sequence[Part],
+) -> tuple[tuple[UpdatePart, ...], tuple[jax.Device, ...]]:  # fmt: skip
+    """The weight update cut by the stage that owns each value, and the owners."""
+    assert program.update is not None
+    update = program.update
+    counts = [len(program.shared), len(program.local), len(gradients)]
+
+    def flat(*values: jax.Array) -> list[jax.Array]:
+        first, second, third, _ = _grouped(values, counts)
+        with tracing_for(1):
+            new, written = update(first, second, third)
+        if written:
+            raise UnsupportedError(
+                f"The update of {program.name} assigns state that its steps assign too; stages on several devices "
+                "cannot share it. Run with one JAX device."
+            )
+        return list(new)
+
+    shapes = jax.eval_shape(program.step, *_abstract(program), jax.random.key(0))[0]
+    closed = jax.make_jaxpr(flat)(*[s.abstract for s in program.shared], *[s.abstract for s in program.local], *shapes)
+    used = {v for p in parts for v in p.inputs}
+    owners = list(homes)
+    needs = []
+    for index, variable in enumerate(shared):
+        wanted = [i == index for i in range(len(shared))]
+        _, inputs = partial_eval.dce_jaxpr(closed.jaxpr, wanted)
+        needs.append(inputs)
+        touched = [gradients[i] for i, needed in enumerate(inputs[-len(gradients) :]) if needed]
+        if variable not in used and len(set(touched)) == 1:
+            owners[index] = touched[0]
+    made = []
+    for device in dict.fromkeys(devices):
+        mine = [o is device for o in owners]
+        piece, inputs = partial_eval.dce_jaxpr(closed.jaxpr, mine)
+        first, second, third, _ = _grouped(inputs, counts)
+        call = jax.jit(core.jaxpr_as_fun(core.ClosedJaxpr(piece, closed.consts)))
+        made.append(UpdatePart(_where(first), _where(second), _where(third), _where(mine), call, device))
+    return tuple(made), tuple(owners)
+
+
+def _abstract(program: Program) -> list[list[jax.ShapeDtypeStruct]]:
+    return [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
+
+
+def _where(flags: Sequence[bool]) -> tuple[int, ...]:
+    return tuple(i for i, flag in enumerate(flags) if flag)
+
+
+def _check_local_state(program: Program, before: Sequence, after: Sequence, segments: Sequence[Segment]) -> None:
+    """A stage must have assigned its state before an earlier-or-equal part of the next micro-batch reads it."""
+    for slot, old, new in zip(program.local, before, after, strict=True):
+        read = min((s.index for s in segments if old in s.inputs), default=len(segments))
+        made = max((s.index for s in segments if new in s.outputs), default=0)
+        if made > read:
+            raise UnsupportedError(
+                f"{slot.name} is read in part {read} of the pipeline and assigned in the later part {made}: stages on "
+                "several devices cannot overlap then. Run with one JAX device, or keep it within one stage."
+            )
+
+
+def _finish(program: Program, plan: Plan) -> Callable | None:
+    if program.finish is None:
+        return None
+    finish = program.finish
+    with tracing_for(plan.replicas):
+        if plan.replicas == 1:
+            return jax.jit(finish)
+        return jax.jit(jax.vmap(finish, in_axes=(None, 0), axis_name=AXIS, axis_size=plan.replicas))
+
+
+def sharding_of(device: jax.Device) -> SingleDeviceSharding:
+    """Where a value of one stage lives."""
+    return SingleDeviceSharding(device)
+
+
+def keys_of(seeds: np.ndarray, index: int) -> jax.Array:
+    """The random keys of one step, one for every replica."""
+    make = lambda seed: jax.random.fold_in(jax.random.key(seed), index)  # noqa: E731
+    return make(seeds) if np.ndim(seeds) == 0 else jax.vmap(make)(seeds)

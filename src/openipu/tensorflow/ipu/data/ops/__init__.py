@@ -1,0 +1,5 @@
+"""Datasets under the path IPU programs know."""
+
+from openipu.tensorflow.ipu.lazy import lazy
+
+__getattr__, __dir__ = lazy(__name__, {"dataset_ops": "dataset_ops"})

@@ -1,0 +1,6 @@
+"""The strategy for several workers: every name is refused when used, as `refused.TABLE` says."""
+
+from openipu.tensorflow.ipu import refused
+
+globals().update(refused.declare(__name__))
+IPUMultiWorkerStrategy = globals()["IPUMultiWorkerStrategyV1"]

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from openipu.tensorflow.embedding import lookup
+
 # As in TensorFlow: the sampled classes, and how often the true and the sampled ones were to be expected.
 Sampled = tuple[Any, Any, Any]
 
@@ -26,7 +28,7 @@ def log_uniform_sample(labels: tf.Tensor, sampled: int, classes: int, seed: int 
     probability = np.log1p(1 / (numbers + 1)) / np.log(classes + 1)
     expected = tf.constant(-np.expm1(_tries(probability, sampled) * np.log1p(-probability)), tf.float32)
     # The largest of logarithms with Gumbel noise are a draw without replacement.
-    uniform = tf.random.uniform([classes], minval=np.finfo(np.float32).tiny, seed=seed)
+    uniform = tf.random.uniform([classes], minval=float(np.finfo(np.float32).tiny), seed=seed)
     noise = -tf.math.log(-tf.math.log(uniform))
     chosen = tf.math.top_k(tf.constant(np.log(probability), tf.float32) + noise, sampled).indices
     return chosen, tf.gather(expected, labels), tf.gather(expected, chosen)
@@ -49,14 +51,12 @@ def sampled_logits(
       sampled: classes and expectations.
       drop_accidental_hits: whether sampled classes that are the true one are taken out.
     """
-    from openipu.tensorflow.ipu.ops.embedding_ops import embedding_lookup
-
     chosen, true_expected, sampled_expected = (tf.stop_gradient(tf.convert_to_tensor(value)) for value in sampled)
     chosen = tf.cast(chosen, tf.int32)
-    true_weights = embedding_lookup(weights, labels)
-    true = tf.einsum("bf,btf->bt", inputs, true_weights) + embedding_lookup(biases, labels)
+    true_weights = lookup(weights, labels)
+    true = tf.einsum("bf,btf->bt", inputs, true_weights) + lookup(biases, labels)
     true -= tf.math.log(tf.cast(true_expected, true.dtype))
-    other = tf.matmul(inputs, embedding_lookup(weights, chosen), transpose_b=True) + embedding_lookup(biases, chosen)
+    other = tf.matmul(inputs, lookup(weights, chosen), transpose_b=True) + lookup(biases, chosen)
     other -= tf.math.log(tf.cast(sampled_expected, other.dtype))
     if drop_accidental_hits:
         hit = tf.reduce_any(labels[:, :, None] == chosen, axis=1)

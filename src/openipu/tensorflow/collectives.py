@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow.emit import emit
+from openipu.tensorflow.shapes import static_shape
 
 _tracing: contextvars.ContextVar[bool] = contextvars.ContextVar("openipu_tracing", default=False)
 
@@ -31,7 +32,7 @@ def cross_replica_sum(value: Any, group_size: int | None = None) -> Any:
     """The sum over all replicas, or over groups of consecutive ones, on every member; its gradient is a sum again."""
 
     @tf.custom_gradient
-    def summed(tensor: tf.Tensor):  # noqa: ANN202
+    def summed(tensor: tf.Tensor) -> Any:
         result = emit("cross_replica_sum", [tensor], tensor.shape, tensor.dtype, group_size=group_size)
         return result, lambda gradient: cross_replica_sum(gradient, group_size)
 
@@ -51,8 +52,8 @@ def all_to_all(tensor: tf.Tensor, split: int, concat: int, replicas: int) -> tf.
     """Slice j along the axis `split` goes to replica j; what arrives is put together along `concat`."""
 
     @tf.custom_gradient
-    def exchanged(tensor: tf.Tensor):  # noqa: ANN202
-        shape = tensor.shape.as_list()
+    def exchanged(tensor: tf.Tensor) -> Any:
+        shape = static_shape(tensor)
         shape[split] //= replicas
         shape[concat] *= replicas
         result = emit("all_to_all", [tensor], shape, tensor.dtype, split=split, concat=concat, replicas=replicas)
@@ -63,12 +64,12 @@ def all_to_all(tensor: tf.Tensor, split: int, concat: int, replicas: int) -> tf.
 
 def all_gather(tensor: tf.Tensor, replicas: int) -> tf.Tensor:
     """The values of all replicas, stacked along a new first axis in replica order."""
-    return emit("all_gather", [tensor], [replicas, *tensor.shape], tensor.dtype, replicas=replicas)
+    return emit("all_gather", [tensor], [replicas, *static_shape(tensor)], tensor.dtype, replicas=replicas)
 
 
 def reduce_scatter(tensor: tf.Tensor, reduction: str, replicas: int) -> tf.Tensor:
     """A vector reduced over replicas; every replica keeps its part, the last ones padded with zeros."""
-    length = -(-tensor.shape[0] // replicas)
+    length = -(-static_shape(tensor)[0] // replicas)
     return emit("reduce_scatter", [tensor], [length], tensor.dtype, reduction=reduction, replicas=replicas)
 
 

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from openipu.tensorflow.shapes import static_shape
+
 # The logarithm of zero, finite so that differences of it are zero and not NaN.
 _ZERO = -1e30
 
@@ -17,8 +19,8 @@ def negative_log_likelihood(
       label_length, data_length: int32 [batch]; what lies beyond is ignored.
       blank: the class that stands between labels.
     """
-    steps, batch, _ = log_probs.shape
-    length = labels.shape[1]
+    steps, batch, _ = static_shape(log_probs, "logits")
+    length = static_shape(labels, "labels")[1]
     # Labels with a blank before, between and behind them: the states of the recursion.
     blanks = tf.fill([batch, length], blank)
     states = tf.reshape(tf.stack([blanks, labels], 2), [batch, 2 * length])
@@ -26,7 +28,8 @@ def negative_log_likelihood(
     before = tf.concat([tf.fill([batch, 2], blank), states[:, :-2]], 1)
     # A blank may be left out between two labels that differ.
     may_skip = (states != blank) & (states != before)
-    emitted = tf.gather(tf.transpose(log_probs, [1, 0, 2]), tf.broadcast_to(states[:, None], [batch, steps, 2 * length + 1]), batch_dims=2)
+    everywhere = tf.broadcast_to(states[:, None], [batch, steps, 2 * length + 1])
+    emitted = tf.gather(tf.transpose(log_probs, [1, 0, 2]), everywhere, batch_dims=2)
     emitted = tf.transpose(emitted, [1, 0, 2])
     first = tf.where(tf.range(2 * length + 1) < 2, emitted[0], _ZERO)
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from openipu.tensorflow import custom_calls  # noqa: F401  (imported for the meanings it registers)
+from openipu.tensorflow.shapes import static_shape
 
 
 def emit(name: str, operands: Sequence[tf.Tensor], shape: Any, dtype: tf.DType, **config: Any) -> tf.Tensor:
@@ -24,11 +25,7 @@ def emit(name: str, operands: Sequence[tf.Tensor], shape: Any, dtype: tf.DType, 
             f"{name} runs in programs for the IPU only. Received: a call in eager mode. Call it inside a tf.function "
             "that is given to strategy.run, or inside a Keras model made in strategy.scope()."
         )
-    shape = tf.TensorShape(shape)
-    if not shape.is_fully_defined():
-        raise ValueError(
-            f"{name} needs static shapes, as every operation of the IPU does. Received: a result of shape {shape}. "
-            "Give the function's inputs fixed shapes, for example with dataset.batch(n, drop_remainder=True)."
-        )
+    for operand in operands:
+        static_shape(operand, f"the operand of {name}")
     # The newer XlaCustomCallV2 fixes memory layouts as well, which belong to the compiler here.
     return gen_xla_ops.xla_custom_call(list(operands), f"openipu.{name}", json.dumps(config), dtype, shape)

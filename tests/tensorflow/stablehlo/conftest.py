@@ -76,9 +76,7 @@ def with_gradient(function, variables=()):
             loss = tf.constant(0.0)
             for output in outputs:
                 if output.dtype.is_floating:
-                    count = (
-                        max(int(tf.size(output)), 1) if tf.executing_eagerly() else max(output.shape.num_elements(), 1)
-                    )
+                    count = output.shape.num_elements()
                     weights = tf.reshape(tf.sin(tf.range(count, dtype=tf.float32)) + 1.5, output.shape)
                     loss += tf.reduce_sum(tf.cast(output, tf.float32) * weights)
         gradients = tape.gradient(loss, [*wanted, *variables], unconnected_gradients="zero")

@@ -42,7 +42,8 @@ def lowered(captured):
 
 
 def _draw(low, key, *args):
-    return [np.asarray(x) for x in jax.jit(lambda k: low(*args, key=k))(key)]
+    with jax.enable_x64(True):
+        return [np.asarray(x) for x in jax.jit(lambda k: low(*args, key=k))(key)]
 
 
 def test_stateful_draws_come_from_the_key(lowered):
@@ -88,7 +89,7 @@ def test_iterations_of_a_loop_draw_different_numbers(lowered, from_data):
 
 
 def test_a_missing_key_is_refused(lowered):
-    with pytest.raises(ValueError, match="random key"):
+    with jax.enable_x64(True), pytest.raises(ValueError, match="random key"):
         lowered(lambda: tf.random.uniform((4,)))()
 
 

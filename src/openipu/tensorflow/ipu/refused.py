@@ -56,7 +56,7 @@ TABLE: dict[str, Refused] = {
         _DISTRIBUTED,
         classes=("PopDistExtendedV1", "PopDistStrategy", *_VARIABLES),
     ),
-    "ipu_compiler": Refused("graphs and sessions of TensorFlow 1 cannot be compiled yet", _LOOP, functions=("compile",)),
+    "ipu_compiler": Refused("graphs of TensorFlow 1 cannot be compiled yet", _LOOP, functions=("compile",)),
     "ipu_estimator": Refused(
         "estimators are not implemented", _ESTIMATOR, classes=("IPUEstimator", "IPUEstimatorSpec")
     ),
@@ -120,6 +120,11 @@ TABLE: dict[str, Refused] = {
         "Use f8_ops for float8, or tf.quantization.fake_quant_with_min_max_vars.",
         functions=("calc_gfloat_params", "cast_gfloat_to_native", "cast_native_to_gfloat"),
         classes=("GenericFloat",),
+    ),
+    "ops.f8_ops": Refused(
+        "it was the inside of f8_matmul",
+        "Use tf.reshape.",
+        functions=("canonicalise_input", "canonicalise_output"),
     ),
     "ops.internal_ops": Refused(
         "the state of loops is not visible to the operations in them",

@@ -65,9 +65,12 @@ def gradients(model: Any, data: Any) -> tuple[list, dict]:
     values = tape.gradient(loss, model.trainable_variables)
     if hasattr(model.optimizer, "get_unscaled_gradients"):
         values = model.optimizer.get_unscaled_gradients(values)
-    # Keras 2 sums the rows of an embedding's gradient itself, in a way that XLA cannot compile.
-    dense = [v if v is None else tf.convert_to_tensor(v) for v in values]
-    return dense, model.compute_metrics(x, y, y_pred, sample_weight)
+    return values, model.compute_metrics(x, y, y_pred, sample_weight)
+
+
+def takes_rows(model: Any) -> bool:
+    """Whether the optimizer gets an embedding's gradient row by row: Keras 2 sums equal rows, as the dense form does."""
+    return False
 
 
 def apply_gradients(model: Any, values: list) -> None:

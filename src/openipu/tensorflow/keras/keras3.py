@@ -15,6 +15,11 @@ Functional = keras.src.models.functional.Functional
 python_iterables: tuple[type, ...] = (keras.utils.PyDataset,)
 unpack = data_adapter_utils.unpack_x_y_sample_weight
 split = array_slicing.train_validation_split
+_ROW_OPTIMIZERS = {
+    keras.optimizers.SGD, keras.optimizers.Adam, keras.optimizers.AdamW, keras.optimizers.Nadam,
+    keras.optimizers.Adamax, keras.optimizers.Ftrl, keras.optimizers.Lion, keras.optimizers.Lamb,
+    keras.optimizers.Muon,
+}  # fmt: skip
 sample_weights = data_adapter_utils.class_weight_to_sample_weights
 
 
@@ -43,6 +48,15 @@ def gradients(model: Any, data: Any) -> tuple[list, dict]:
 def apply_gradients(model: Any, values: list) -> None:
     """Trace the optimizer's update."""
     model.optimizer.apply_gradients(zip(values, model.trainable_weights, strict=True))
+
+
+def takes_rows(model: Any) -> bool:
+    """Whether the optimizer gets an embedding's gradient row by row, a row for each time it was looked up.
+
+    Stock Keras 3 does so and does not sum equal rows first, which changes what the squares of Adam and its kin are.
+    The other optimizers look for equal rows with shapes that depend on the data: they get the summed, dense form.
+    """
+    return type(model.optimizer) in _ROW_OPTIMIZERS
 
 
 def trainable(model: Any) -> list[tf.Variable]:

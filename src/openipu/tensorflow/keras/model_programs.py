@@ -52,9 +52,8 @@ def _train(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any
     keras = model._ipu.keras
     own_logs = plan.outputs is OutputMode.ALL or overridden(model, "compute_metrics")
     given: list[Any] = []
-    # Stock Keras gives optimizers the gradient of each looked-up row of an embedding. So does one replica with an
-    # update every step; sums over steps and replicas need the dense form.
-    dense = plan.replicas > 1 or plan.gradient_accumulation > 1
+    # Sums over steps and replicas need the dense form of an embedding's gradient.
+    dense = plan.replicas > 1 or plan.gradient_accumulation > 1 or not keras.takes_rows(model)
 
     def gradients(*flat: tf.Tensor) -> tuple[list, Any]:
         values, logs = keras.gradients(model, tf.nest.pack_sequence_as(source.spec, flat))

@@ -14,6 +14,7 @@ from openipu.tensorflow.stablehlo.graph import ValueType
 
 _ELEMENTS: dict[str, Any] = {
     "i1": np.bool_,
+    "index": np.int64,
     "i2": ml_dtypes.int2,
     "i4": ml_dtypes.int4,
     "i8": np.int8,
@@ -176,7 +177,7 @@ def decode_constant(operation: ir.Operation) -> np.ndarray:
         # The bindings have no class for constants of complex numbers; their text is complete.
         kind = decode_type(operation.results[0].type)
         assert isinstance(kind, jax.ShapeDtypeStruct)
-        return _elements_from_text(operation.get_asm(large_elements_limit=None), kind)
+        return _elements_from_text(str(operation.get_asm(large_elements_limit=None)), kind)
     return decode_elements(attribute)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax.numpy as jnp
 from jax import lax
 
 from openipu.tensorflow.stablehlo.evaluate import Frame
@@ -23,11 +24,9 @@ def _dot_general(op: Op, values: list, frame: Frame) -> list:
     numbers = op.attr("dot_dimension_numbers")
     contracting = (numbers["lhs_contracting_dimensions"], numbers["rhs_contracting_dimensions"])
     batching = (numbers["lhs_batching_dimensions"], numbers["rhs_batching_dimensions"])
-    return [
-        lax.dot_general(
-            *values, (contracting, batching), precision=_precision(op), preferred_element_type=op.type.dtype
-        )
-    ]
+    a, b = values
+    numbers = (contracting, batching)
+    return [lax.dot_general(a, b, numbers, precision=_precision(op), preferred_element_type=op.type.dtype)]
 
 
 @op("stablehlo.dot")
@@ -80,6 +79,4 @@ def _convolution(op: Op, values: list, frame: Frame) -> list:
 
 @op("stablehlo.einsum", "stablehlo.unary_einsum")
 def _einsum(op: Op, values: list, frame: Frame) -> list:
-    from jax import numpy as jnp
-
     return [jnp.einsum(op.attr("einsum_config"), *values, preferred_element_type=op.type.dtype)]

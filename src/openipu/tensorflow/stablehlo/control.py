@@ -92,10 +92,12 @@ def _while(op: Op, values: list, frame: Frame) -> list:
         inner = None if key is None else jax.random.fold_in(key, i)
         return tuple(jax.numpy.asarray(value) for value in step(*state, key=inner))
 
-    count = trip_count(op, values, frame)
-    if count is not None:
+    known = trip_count(op, values, frame)
+    if known is not None:
         # A known number of iterations lets the model of the IPU count them.
-        return list(lax.fori_loop(np.int32(0), np.int32(count), advance, start))
+        count, last = known
+        results = lax.fori_loop(np.int32(0), np.int32(count), advance, start)
+        return [last.get(i, result) for i, result in enumerate(results)]
     if key is None:
         return list(lax.while_loop(lambda s: condition(*s)[0], lambda s: advance(0, s), start))
 

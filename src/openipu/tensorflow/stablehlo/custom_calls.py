@@ -49,7 +49,7 @@ def check_known(op: Op) -> None:
 @op("stablehlo.custom_call")
 def _custom_call(op: Op, values: list, frame: Frame) -> list:
     packed = len(op.types) == 1 and isinstance(op.types[0], tuple)
-    kinds = op.types[0] if packed else op.types
+    kinds: Any = op.types[0] if packed else op.types
     results = list(_CALLS[op.attr("call_target_name")](values, _config(op.attr("backend_config")), kinds))
     return [tuple(results)] if packed else results
 

@@ -91,7 +91,7 @@ class Lowered:
                 "Expected a random key, because the captured function uses stateful random operations. "
                 "Received: key=None. Pass key=jax.random.key(seed)."
             )
-        if jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if jax.numpy.issubdtype(key.dtype, jax.dtypes.prng_key):
             return key
         return jax.random.wrap_key_data(key, impl="threefry2x32")
 

@@ -14,15 +14,28 @@ from openipu.tensorflow.stablehlo.attributes import decode, decode_constant, dec
 from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
 
 # Written by TensorFlow for XLA's layout assignment and debugging; they do not change what is computed.
-_IGNORED = frozenset({"xla_shape", "result_layout", "source_layout", "mhlo.frontend_attributes", "mhlo.sharding"})
+_IGNORED = frozenset(
+    {
+        "mhlo.frontend_attributes",
+        "mhlo.sharding",
+        "operand_layouts",
+        "result_layout",
+        "result_layouts",
+        "source_layout",
+        "xla_shape",
+    }
+)
 
 _BOOLEANS = re.compile(r'dense<"0x([0-9A-F]*)"> : tensor<([0-9x]*)xi1>')
+
+_UNKNOWN = re.compile(r'"([^"]*)"(?:[:\d]*): unregistered operation \'([^\']+)\'')
 
 
 @functools.cache
 def _context() -> ir.Context:
     # A context with the dialects registered; making one from parts is not public API.
-    context = jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo").context
+    module: Any = jax.jit(lambda x: x).lower(0.0).compiler_ir("stablehlo")
+    context = module.context
     context.allow_unregistered_dialects = True
     return context
 
@@ -32,6 +45,12 @@ def parse(text: str) -> Program:
     try:
         module = ir.Module.parse(_BOOLEANS.sub(_unpack, text), context=_context())
     except ir.MLIRError as error:
+        if unknown := _UNKNOWN.search(str(error)):
+            scope, name = unknown.groups()
+            raise UnsupportedError(
+                f"Expected operations that openipu can lower. Received: {name}, from {scope!r}: the parser does not "
+                "know this operation. Replace that layer or operation, or compute it on the host."
+            ) from None
         raise ValueError(f"Expected a StableHLO module as text. The parser said: {error}") from None
     functions = {str(f.attributes["sym_name"]).strip('"'): f for f in module.body.operations}
     if "main" not in functions:
@@ -119,6 +138,7 @@ class _Parser:
         name = operation.name
         try:
             types = tuple(self._type(result.type) for result in operation.results)
+            attrs: dict[str, Any]
             if name == "stablehlo.constant":
                 attrs = {"value": decode_constant(operation)}
             else:

@@ -30,7 +30,7 @@ def inline(block: Block, frame: Frame) -> Block:
 
 
 def only_op(block: Block, frame: Frame) -> tuple[Op, Block] | None:
-    """The one operation that makes a block's one result, or None; reshapes to the same shape do not count."""
+    """The one operation that makes a block's one result, with the block it is in, or None."""
     block = inline(block, frame)
     if len(block.ops) != 1 or len(block.returns) != 1 or block.ops[0].results != block.returns:
         return None

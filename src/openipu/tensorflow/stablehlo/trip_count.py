@@ -9,26 +9,27 @@ from openipu.tensorflow.stablehlo.evaluate import Frame, fold
 from openipu.tensorflow.stablehlo.graph import Block, Op
 
 # Counting is cheap but not free: a longer loop runs as it is written.
-_LIMIT = 100_000
+_LIMIT = 10_000
 
 
 class _Unknown(Exception):
     """A value that the condition needs depends on data."""
 
 
-def trip_count(op: Op, values: Sequence[Any], frame: Frame) -> int | None:
-    """Count a loop's iterations by running only what its condition needs, on constants; None if that fails."""
-    if op.needs_key:
-        return None
+def trip_count(op: Op, values: Sequence[Any], frame: Frame) -> tuple[int, dict[int, np.ndarray]] | None:
+    """Count a loop's iterations by running only what its condition needs, on constants; None if that fails.
+
+    Also returns the last values of what was run, by position: the loop that computes the gradient counts with them.
+    """
     condition, body = op.blocks
     outer = {i: frame.env[i] for block in op.blocks for i in block.captures}
-    carried = [value if _is_known(value) else None for value in values]
+    carried: list[Any] = [value if _is_known(value) else None for value in values]
     try:
-        needed = _needed(condition, body, carried, outer, frame)
-        state = list(carried)
+        needed = _needed(condition, body, carried, frame)
+        state: list[Any] = list(carried)
         for count in range(_LIMIT):
             if not _evaluate(condition, state, condition.returns, outer, frame)[0]:
-                return count
+                return count, {i: state[i] for i in needed}
             wanted = [body.returns[i] for i in needed]
             for i, value in zip(needed, _evaluate(body, state, wanted, outer, frame), strict=True):
                 state[i] = value
@@ -41,7 +42,7 @@ def _is_known(value: Any) -> bool:
     return type(value) is np.ndarray and value.size <= 16
 
 
-def _needed(condition: Block, body: Block, carried: list, outer: dict[int, Any], frame: Frame) -> list[int]:
+def _needed(condition: Block, body: Block, carried: list, frame: Frame) -> list[int]:
     """The carried values that decide the condition, now and in later iterations."""
     pending = sorted(_inputs(condition, condition.returns, frame))
     needed: set[int] = set()

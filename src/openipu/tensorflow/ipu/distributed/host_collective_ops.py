@@ -15,9 +15,7 @@ def allgather(value: Any, tensor_name: str | None = None) -> tf.Tensor:
 def allreduce(value: Any, reduce_op: tf.distribute.ReduceOp, tensor_name: str | None = None) -> tf.Tensor:
     """The sum or mean over all processes."""
     if reduce_op not in (tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN):
-        raise ValueError(
-            f"reduce_op must be tf.distribute.ReduceOp.SUM or MEAN. Received: reduce_op={reduce_op!r}."
-        )
+        raise ValueError(f"reduce_op must be tf.distribute.ReduceOp.SUM or MEAN. Received: reduce_op={reduce_op!r}.")
     return tf.identity(value, name=tensor_name)
 
 

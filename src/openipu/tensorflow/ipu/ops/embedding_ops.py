@@ -4,6 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from openipu.tensorflow.embedding import lookup
 from openipu.tensorflow.ipu import refused
 
 globals().update(refused.declare(__name__))
@@ -37,13 +38,5 @@ def embedding_lookup(
             f"({rows})."
         )
 
-    @tf.custom_gradient
-    def lookup(table: tf.Tensor):  # noqa: ANN202
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            flat = tf.reshape(upstream, tf.concat([[-1], tf.shape(table)[1:]], 0))
-            return tf.tensor_scatter_nd_add(tf.zeros_like(table), tf.reshape(ids, [-1, 1]), flat)
-
-        return tf.gather(table, ids), gradient
-
     with tf.name_scope(name or "embedding_lookup"):
-        return lookup(table)
+        return lookup(table, ids)

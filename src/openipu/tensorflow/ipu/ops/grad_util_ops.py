@@ -19,7 +19,7 @@ def capture_upstream_gradients(args: Any, tag: str = "") -> Any:
     flat = [tf.convert_to_tensor(value) for value in tf.nest.flatten(args)]
 
     @tf.custom_gradient
-    def watched(*tensors: tf.Tensor):  # noqa: ANN202
+    def watched(*tensors: tf.Tensor) -> Any:
         def gradient(*upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             backprop.keep(tag, list(upstream))
             return upstream

@@ -31,7 +31,7 @@ def print_tensor(input: Any, name: str = "") -> tf.Tensor:
     title = "/".join(part for part in (scope, "print_tensor", name) if part)
 
     @tf.custom_gradient
-    def printed(tensor: tf.Tensor):  # noqa: ANN202
+    def printed(tensor: tf.Tensor) -> Any:
         return emit("print_tensor", [tensor], tensor.shape, tensor.dtype, title=title), tf.identity
 
     return printed(tensor)

@@ -8,18 +8,9 @@ import attrs
 import tensorflow as tf
 
 from openipu.tensorflow.ipu import refused
-from openipu.tensorflow.ipu.ops.optimizer_function_output import OptimizerFunctionOutput
+from openipu.tensorflow.ipu.ops.optimizer_function_output import OptimizerFunctionOutput  # noqa: F401
 
 globals().update(refused.declare(__name__))
-
-__all__ = [
-    "OptimizerFunctionOutput",
-    "PipelineSchedule",
-    "PipelineStageOptions",
-    "RecomputationMode",
-    "pipeline",  # noqa: F822
-    "recomputation_checkpoint",
-]
 
 
 class PipelineSchedule(enum.IntEnum):

@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from openipu.tensorflow.shapes import static_shape
+
 __all__ = ["dropout"]
 
 
@@ -40,7 +42,7 @@ def dropout(
 
 
 def _noise_shape(x: tf.Tensor, noise_shape: Sequence[int] | None) -> list[int]:
-    shape = x.shape.as_list()
+    shape = static_shape(x, "x")
     if noise_shape is None:
         return shape
     given = [size if wanted is None else int(wanted) for size, wanted in zip(shape, noise_shape, strict=False)]

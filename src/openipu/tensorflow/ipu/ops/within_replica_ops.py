@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow.ipu import reductions
+from openipu.tensorflow.shapes import static_shape
 
 __all__ = ["all_gather", "all_reduce", "reduce_scatter"]
 
@@ -17,7 +18,7 @@ _REDUCTIONS: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
     "LOGICAL_AND": lambda stacked: tf.cast(tf.reduce_all(tf.cast(stacked, tf.bool), 0), stacked.dtype),
     "LOGICAL_OR": lambda stacked: tf.cast(tf.reduce_any(tf.cast(stacked, tf.bool), 0), stacked.dtype),
     "SQUARE_ADD": lambda stacked: tf.reduce_sum(tf.square(stacked), 0),
-    "MEAN": lambda stacked: tf.reduce_sum(stacked, 0) / tf.cast(stacked.shape[0], stacked.dtype),
+    "MEAN": lambda stacked: tf.reduce_sum(stacked, 0) / tf.cast(tf.shape(stacked)[0], stacked.dtype),
 }
 
 
@@ -42,7 +43,7 @@ def all_reduce(input_shards: Sequence[Any], op: str) -> list[tf.Tensor]:
     shards = _shards(input_shards)
 
     @tf.custom_gradient
-    def reduced(*shards: tf.Tensor):  # noqa: ANN202
+    def reduced(*shards: tf.Tensor) -> Any:
         lengths = [shard.shape[0] for shard in shards]
 
         def gradient(*upstream: tf.Tensor) -> list[tf.Tensor]:
@@ -60,10 +61,10 @@ def reduce_scatter(input_shards: Sequence[Any], op: str) -> list[tf.Tensor]:
     shards = _shards(input_shards)
     count = len(shards)
     whole = _reduced(shards, reduction)
-    length = -(-whole[0].shape[0] // count)
+    length = -(-static_shape(whole[0])[0] // count)
     parts = []
     for index, value in enumerate(whole):
-        padded = tf.pad(value, [[0, length * count - value.shape[0]]])
+        padded = tf.pad(value, [[0, length * count - static_shape(value)[0]]])
         parts.append(padded[index * length : (index + 1) * length])
     return parts
 
@@ -72,8 +73,8 @@ def _reduced(shards: Sequence[tf.Tensor], reduction: str) -> list[tf.Tensor]:
     for shard in shards:
         if shard.shape.rank != 1:
             raise ValueError(f"input_shards must hold tensors of rank 1. Received: shape {shard.shape}.")
-    longest = max(shard.shape[0] for shard in shards)
-    padded = [tf.pad(shard, [[0, longest - shard.shape[0]]]) for shard in shards]
+    lengths = [static_shape(shard, "input_shards")[0] for shard in shards]
+    padded = [tf.pad(shard, [[0, max(lengths) - length]]) for shard, length in zip(shards, lengths, strict=True)]
     if reduction == "LOCAL":
         return padded
     total = _REDUCTIONS[reduction](tf.stack(padded))

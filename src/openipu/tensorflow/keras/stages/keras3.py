@@ -185,6 +185,24 @@ def symbolic(model: Any, shape: tuple, dtype: str) -> Any:
     return made
 
 
+def symbolic_like(model: Any, x: Any) -> Any:
+    """Symbolic inputs like tensors, their specs, other symbolic inputs, or plain shapes of floats."""
+
+    def convert(value: Any) -> Any:
+        dtype = getattr(value.dtype, "name", value.dtype)
+        return symbolic(model, tuple(value.shape), backend.standardize_dtype(dtype))
+
+    if all(hasattr(value, "dtype") for value in tree.flatten(x)):
+        return tree.map_structure(convert, x)
+    return tree.map_shape_structure(lambda shape: symbolic(model, tuple(shape), backend.floatx()), x)
+
+
+def built_shape(model: Any) -> Any:
+    """The shape of the inputs a subclassed model was built for; None when it is not known."""
+    shapes = model._build_shapes_dict if model.built else None
+    return next(iter(shapes.values())) if shapes and len(shapes) == 1 else None
+
+
 def takes_training(model: Any) -> bool:
     """Whether the model's `call` has an argument of this name."""
     return model._call_has_training_arg

@@ -1,5 +1,6 @@
 """`PipelineStage`: layers constructed or called inside belong to a stage."""
 
+import inspect
 import sys
 from collections.abc import Callable
 from types import TracebackType
@@ -88,17 +89,13 @@ def _flavours() -> list[Any]:
 def _hook(owner: type, stage: int) -> Callable[[], None]:
     """Tag what is constructed from now on; returns the function that ends it."""
     initialise = owner.__init__
-    # Keras reads the signature of `__init__` to save objects.
-    namespace: dict[str, Any] = {}
 
     def tagged(self: Any, *args: Any, **kwargs: Any) -> None:
         self.__dict__[_TAG] = stage
         initialise(self, *args, **kwargs)
 
-    import inspect
-
+    # Keras reads the signature of `__init__` to save objects.
     tagged.__signature__ = inspect.signature(initialise)  # pyright: ignore[reportFunctionMemberAccess]
-    namespace["__init__"] = tagged
     owner.__init__ = tagged
 
     def undo() -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.python.data.ops import dataset_ops
 
 __all__ = ["BufferDataset"]
@@ -16,6 +15,6 @@ class BufferDataset(dataset_ops.UnaryUnchangedStructureDataset):
       buffer_size: elements of a group.
     """
 
-    def __init__(self, input_dataset: tf.data.Dataset, buffer_size: Any) -> None:
+    def __init__(self, input_dataset: Any, buffer_size: Any) -> None:
         self._grouped = input_dataset.batch(buffer_size, drop_remainder=True).unbatch()
         super().__init__(input_dataset, self._grouped._variant_tensor)

@@ -1,0 +1,53 @@
+"""`build` of models in scope: a subclassed model is built from shapes or symbolic inputs by running its `call`."""
+
+from collections.abc import Callable
+from typing import Any
+
+from openipu.tensorflow.keras.stages import reading
+from openipu.tensorflow.keras.stages.graph import Kind, flavour_of, kind_of
+from openipu.tensorflow.keras.stages.state import state_of
+
+
+def build(model: Any, inner: Callable[..., None], args: tuple, kwargs: dict[str, Any]) -> None:
+    """Build a model; a subclassed one remembers what it was built for.
+
+    Args:
+      model: an extended model.
+      inner: its `build` in Keras.
+      args: shapes or symbolic inputs.
+      kwargs: the same, by name.
+    """
+    given = [*args, *kwargs.values()]
+    if kind_of(model) is not Kind.SUBCLASS or len(given) != 1 or given[0] is None:
+        inner(*args, **kwargs)
+        return
+    flavour = flavour_of(model)
+    symbolic = all(flavour.is_symbolic(value) for value in flavour.flatten(given[0]))
+    inputs = flavour.symbolic_like(model, given[0])
+    if symbolic:
+        shapes = flavour.map_structure(lambda t: flavour.shape_and_dtype(t)[0], given[0])
+        args, kwargs = ((shapes,), {}) if args else ((), dict.fromkeys(kwargs, shapes))
+    if getattr(inner, "_is_default", False) and flavour.has_unbuilt_state(model) and not flavour.in_call():
+        _run_call(model, inputs, plain=not symbolic)
+    inner(*args, **kwargs)
+    state_of(model).inputs = inputs
+    # Inside a call the graph is not the one of this model; it is read when it is first needed.
+    if not flavour.in_call():
+        reading.read_subclass(model)
+
+
+def _run_call(model: Any, inputs: Any, plain: bool) -> None:
+    flavour = flavour_of(model)
+    try:
+        with model._ipu.strategy.scope(), flavour.scope(model):
+            flavour.infer(model.call, inputs)
+    except RuntimeError:
+        raise
+    except Exception as error:
+        if not plain:
+            raise
+        raise ValueError(
+            "You cannot pass a plain shape to your model's `build` function if your layers do not support float type "
+            "inputs. Pass `keras.Input`s with the dtypes of your data, or call the model on data. "
+            f"The model {model.name} failed with: {error}"
+        ) from error

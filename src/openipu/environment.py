@@ -145,3 +145,61 @@ def _check_poplar_flags(flags: PoplarFlags) -> None:
             "--on_demand_device_poll_time in TF_POPLAR_FLAGS must be at least 100 (milliseconds). "
             f"Received: {flags.on_demand_device_poll_time}."
         )
+
+
+def poptorch_log_level() -> str:
+    """How much the poptorch logger says at the start (POPTORCH_LOG_LEVEL); the logger checks the value."""
+    return os.environ.get("POPTORCH_LOG_LEVEL", "").strip() or "WARN"
+
+
+def poptorch_cache_dir() -> str:
+    """Where every new `poptorch.Options` caches executables (POPTORCH_CACHE_DIR); empty for nowhere."""
+    return os.environ.get("POPTORCH_CACHE_DIR", "").strip()
+
+
+def poptorch_default_options() -> str:
+    """JSON that is applied to every new `poptorch.Options` (POPTORCH_DEFAULT_OPTIONS); empty for none."""
+    return os.environ.get("POPTORCH_DEFAULT_OPTIONS", "").strip()
+
+
+def poptorch_ipu_model() -> bool:
+    """Whether a variable selects the software model of the IPU (POPTORCH_IPU_MODEL, POPTORCH_SMALL_IPU_MODEL)."""
+    names = ("POPTORCH_IPU_MODEL", "POPTORCH_SMALL_IPU_MODEL")
+    return any(choice(name, "0", ("0", "1", "false", "true")) in ("1", "true") for name in names)
+
+
+def poptorch_ipu_model_version() -> str:
+    """The architecture of the software model (POPTORCH_IPU_MODEL_VERSION)."""
+    return choice("POPTORCH_IPU_MODEL_VERSION", "ipu2", ("ipu1", "ipu2", "ipu21"))
+
+
+def poptorch_waits_for_ipu() -> bool:
+    """Whether a program waits for busy IPUs instead of failing (POPTORCH_WAIT_FOR_IPU)."""
+    return choice("POPTORCH_WAIT_FOR_IPU", "0", ("0", "1", "false", "true")) in ("1", "true")
+
+
+def poplar_engine_options() -> dict[str, str]:
+    """The engine options in POPLAR_ENGINE_OPTIONS, a JSON object; values as text."""
+    text = os.environ.get("POPLAR_ENGINE_OPTIONS", "").strip()
+    if not text:
+        return {}
+    import json
+
+    try:
+        options = json.loads(text)
+    except json.JSONDecodeError:
+        options = None
+    if not isinstance(options, dict):
+        raise ValueError(f"POPLAR_ENGINE_OPTIONS must be a JSON object. Received: POPLAR_ENGINE_OPTIONS={text!r}.")
+    return {key: str(value) for key, value in options.items()}
+
+
+def integer(name: str, default: int) -> int:
+    """The value of an environment variable that must be an integer; an unset or empty one means `default`."""
+    given = os.environ.get(name, "").strip()
+    if not given:
+        return default
+    try:
+        return int(given)
+    except ValueError:
+        raise ValueError(f"{name} must be an integer. Received: {name}={given!r}.") from None

@@ -35,6 +35,28 @@ class VariableProgram:
         return Engine(compile_program(self.program, plan), shared, local)
 
 
+@attrs.frozen(eq=False)
+class Staging:
+    """Which stage of a pipeline an operation belongs to.
+
+    Attributes:
+      stage_of: the stage of an operation by its TensorFlow name; None for what belongs to no layer.
+      stages: how many stages there are.
+    """
+
+    stage_of: Callable[[str], int | None]
+    stages: int
+
+    def part(self, scope: str) -> contextlib.AbstractContextManager:
+        """The mark of an operation: gradients run through the stages backwards."""
+        backward = scope.startswith("gradient_tape")
+        stage = self.stage_of(scope)
+        if stage is None:
+            # Of the backward pass but of no layer (the loss): not before the last stage's.
+            return marks.part(self.stages) if backward else contextlib.nullcontext()
+        return marks.part(2 * self.stages - 1 - stage if backward else stage)
+
+
 def assemble(
     name: str,
     specs: Sequence[tf.TensorSpec],
@@ -42,8 +64,7 @@ def assemble(
     gradients: int = 0,
     update: Captured | None = None,
     finish: Captured | None = None,
-    stage_of: Callable[[str], int | None] | None = None,
-    stages: int = 1,
+    staging: Staging | None = None,
 ) -> VariableProgram:
     """A program from captured functions.
 
@@ -54,8 +75,7 @@ def assemble(
       gradients: how many of the step's results are gradients.
       update: (gradients) -> ().
       finish: () -> outputs.
-      stage_of: the pipeline stage of an operation, by its TensorFlow name; None for a model in one piece.
-      stages: how many stages there are.
+      staging: which stage operations belong to; None for a model in one piece.
     """
     local = _unique(step.written)
     parts = [part for part in (step, update, finish) if part is not None]
@@ -68,7 +88,7 @@ def assemble(
         return {id(variable): value for variable, value in pairs}
 
     def run_step(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
-        within = None if stage_of is None else lambda scope: _mark(scope, stage_of, stages)
+        within = None if staging is None else staging.part
         results, written = step(batch, values(shared_values, local_values), key, within)
         return results[:gradients], [written[id(v)] for v in local], results[gradients:]
 
@@ -94,16 +114,6 @@ def assemble(
         needs_key=step.lowered.needs_key,
     )
     return VariableProgram(program, tuple(shared), tuple(local))
-
-
-def _mark(scope: str, stage_of: Callable[[str], int | None], stages: int) -> contextlib.AbstractContextManager:
-    """The part of the pipeline an operation belongs to: gradients run through the stages backwards."""
-    backward = scope.startswith("gradient_tape")
-    stage = stage_of(scope)
-    if stage is None:
-        # Of the backward pass before any layer's (the loss): not earlier than the last stage's.
-        return marks.part(stages) if backward else contextlib.nullcontext()
-    return marks.part(2 * stages - 1 - stage if backward else stage)
 
 
 def _slot(variable: tf.Variable) -> Slot:

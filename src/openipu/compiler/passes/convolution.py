@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from openipu.compiler.passes.kernels import FORMS, Geometry
+from openipu.compiler.passes.kernels import COPY, FORMS, Gather, Geometry
 from openipu.compiler.passes.layout import Order, Stored
 
 if TYPE_CHECKING:
@@ -28,14 +28,12 @@ def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     if 0 in (*lhs.aval.shape, *rhs.aval.shape, *out.shape) or lhs.aval.dtype != rhs.aval.dtype:
         return None
     geometry = _geometry(eqn)
-    form = min(FORMS, key=lambda form: form.cost(geometry))
-    cost = form.cost(geometry)
-    if math.isinf(cost) or form.patch_elements(geometry) * 4 > _MOST_PATCH_BYTES:
+    form = min(FORMS, key=lambda form: _cost(rewriter, eqn, form, geometry))
+    if math.isinf(form.cost(geometry)) or form.patch_elements(geometry) * 4 > _MOST_PATCH_BYTES:
         return None
-    batch_inner = form.batch(geometry) >= _SMALLEST_INNER_BATCH
+    batch_inner = _batch_inner(form, geometry)
+    lhs_order, rhs_order = _orders(eqn, form, geometry)
     numbers = eqn.params["dimension_numbers"]
-    lhs_order = _order(numbers.lhs_spec, form.lhs_leading(geometry), batch_inner)
-    rhs_order = _order(numbers.rhs_spec, 0, batch_inner)
     out_order = form.out_order(batch_inner, len(geometry.kernel))
     accumulate = jnp.promote_types(out.dtype, jnp.float32)
 
@@ -47,6 +45,24 @@ def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     y = rewriter.emit(compute, rewriter.ordered(lhs, lhs_order), rewriter.ordered(rhs, rhs_order))
     # Kernels return (batch, features, *space) by name; the program may call these dimensions by other numbers.
     return [Stored(y, tuple(numbers.out_spec[name] for name in out_order))]
+
+
+def _batch_inner(form: Gather, geometry: Geometry) -> bool:
+    return form.batch(geometry) >= _SMALLEST_INNER_BATCH
+
+
+def _orders(eqn: JaxprEqn, form: Gather, geometry: Geometry) -> tuple[Order, Order]:
+    """Returns the orders in which a form wants its two operands."""
+    numbers, batch_inner = eqn.params["dimension_numbers"], _batch_inner(form, geometry)
+    lhs = _order(numbers.lhs_spec, form.lhs_leading(geometry), batch_inner)
+    return lhs, _order(numbers.rhs_spec, 0, batch_inner)
+
+
+def _cost(rewriter: "Rewriter", eqn: JaxprEqn, form: Gather, geometry: Geometry) -> float:
+    """Returns the time a form takes, with the transposes it needs first."""
+    wanted = zip(eqn.invars, _orders(eqn, form, geometry), strict=True)
+    stored = [(rewriter.stored(atom), order) for atom, order in wanted]
+    return form.cost(geometry) + sum(value.size * 2 * COPY for value, order in stored if value.order != order)
 
 
 def _geometry(eqn: JaxprEqn) -> Geometry:

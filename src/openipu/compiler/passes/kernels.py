@@ -17,9 +17,11 @@ from jax import lax
 from jax.typing import DTypeLike
 
 # One element copied into patches takes as long as about this many multiply-adds in XLA's matrix product.
-_COPY = 13
-# Patches of a padded input are copied element by element instead of in rows.
-_COPY_PADDED = 30
+COPY = 13
+# Patches of a padded input are copied with a test for each row.
+_PADDED = 17
+# Starting a row of patches takes as long as copying this many elements.
+_ROW = 32
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Geometry:
     def padded(self) -> bool:
         """Whether the input needs padding or dilation before it is cut into patches."""
         return any(low > 0 or high > 0 for low, high in self.padding) or any(d > 1 for d in self.lhs_dilation)
+
+
+def _copy(row: int, padded: bool) -> float:
+    """Returns the time to copy one element of rows this long, in multiply-adds."""
+    return (COPY + _PADDED * padded) * (1 + _ROW / row)
 
 
 def _pad_space(x: jax.Array, config: list[tuple[int, int, int]]) -> jax.Array:
@@ -132,9 +139,9 @@ class Gather:
 
     def cost(self, g: Geometry) -> float:
         """Time in multiply-adds."""
-        if math.prod(g.kernel) > math.prod(g.windows) and math.prod(g.windows) > 1:
-            return math.inf
-        copy = 0 if math.prod(g.kernel) == 1 else (_COPY_PADDED if g.padded else _COPY)
+        if g.depthwise:
+            return self.patch_elements(g) * math.prod(g.lhs_dilation)
+        copy = 0 if math.prod(g.kernel) == 1 else _copy(g.windows[-1] * g.batch, g.padded)
         return self.patch_elements(g) * (g.outputs + copy)
 
     def compute(
@@ -182,9 +189,12 @@ class Scatter(Gather):
 
     def cost(self, g: Geometry) -> float:
         """Time in multiply-adds."""
-        if any(s > 1 for s in g.strides) or math.prod(g.kernel) > math.prod(g.windows):
+        if any(s > 1 for s in g.strides):
             return math.inf
-        return self.patch_elements(g) * (g.inputs + (0 if math.prod(g.kernel) == 1 else _COPY))
+        if g.depthwise:
+            return self.patch_elements(g) * 2
+        copy = 0 if math.prod(g.kernel) == 1 else _copy(g.space[-1] * g.batch, padded=False)
+        return self.patch_elements(g) * (g.inputs + copy)
 
     def compute(
         self, x: jax.Array, w: jax.Array, g: Geometry, batch_inner: bool, accumulate: DTypeLike, precision: object
@@ -196,7 +206,7 @@ class Scatter(Gather):
             # rhs (group, outputs, *kernel, features) -> (group, kernel and outputs, features)
             w = lax.reshape(lax.transpose(w, (0, *space, 1, 2 + rank)), (g.groups, positions * g.outputs, g.inputs))
             if g.depthwise:
-                y = w.astype(accumulate)[(..., *(None,) * (rank + 0))] * x.astype(accumulate)
+                y = lax.expand_dims(w, range(3, 3 + rank)).astype(accumulate) * x.astype(accumulate)
             else:
                 y = _product(w, x, ((2,), (1,)), accumulate, precision)
             parts = lax.reshape(y, (g.groups, positions, g.outputs, *x.shape[2:]))
@@ -204,7 +214,10 @@ class Scatter(Gather):
         else:
             # rhs (group, features, *kernel, outputs) -> (group, features, kernel and outputs)
             w = lax.reshape(w, (g.groups, g.inputs, positions * g.outputs))
-            y = _product(x, w, ((x.ndim - 1,), (1,)), accumulate, precision)
+            if g.depthwise:
+                y = lax.expand_dims(w, range(2, 2 + rank)).astype(accumulate) * x.astype(accumulate)
+            else:
+                y = _product(x, w, ((x.ndim - 1,), (1,)), accumulate, precision)
             parts = lax.reshape(y, (*y.shape[:-1], positions, g.outputs))
             axis = y.ndim - 1
         terms = [lax.index_in_dim(parts, k, axis, keepdims=False) for k in range(positions)]
@@ -272,9 +285,8 @@ class FilterGradient(Gather):
 
     def cost(self, g: Geometry) -> float:
         """Time in multiply-adds."""
-        if math.prod(g.windows) > math.prod(g.kernel):
-            return math.inf
-        return self.patch_elements(g) * (g.outputs + _COPY)
+        copy = 0 if math.prod(g.windows) == 1 else _copy(g.kernel[-1] * g.inputs, g.padded)
+        return self.patch_elements(g) * (g.outputs + copy)
 
     def compute(
         self, x: jax.Array, w: jax.Array, g: Geometry, batch_inner: bool, accumulate: DTypeLike, precision: object

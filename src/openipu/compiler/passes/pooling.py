@@ -144,8 +144,7 @@ def _select_and_scatter_add(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored]
     if eqn.params["select_prim"].name not in ("ge", "le"):
         return None
     stored = rewriter.stored(operand)
-    better = lax.ge if eqn.params["select_prim"].name == "ge" else lax.le
-    position = stored.position
+    ascending = eqn.params["select_prim"].name == "ge"
     source = rewriter.ordered(gradient, stored.order)
 
     def scatter(source: jax.Array, operand: jax.Array) -> jax.Array:
@@ -156,7 +155,7 @@ def _select_and_scatter_add(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored]
         offsets = [physical(offset) for offset in itertools.product(*(range(size) for size in sizes))]
         lows = physical(tuple(low for low, _ in padding))
         steps, spans = physical(strides), physical(sizes)
-        winner = _first_winner(operand, source.shape, offsets, lows, steps, better)
+        winner = _first_winner(operand, source.shape, offsets, lows, steps, ascending)
         if all(span <= step for span, step in zip(spans, steps, strict=True)):
             return _place_apart(source, winner, operand.shape, offsets, lows, steps, spans)
         return _place_overlapping(source, winner, operand.shape, offsets, lows, steps)
@@ -170,44 +169,28 @@ def _first_winner(
     offsets: list[list[int]],
     lows: list[int],
     steps: list[int],
-    better: Callable,
+    ascending: bool,
 ) -> jax.Array:
-    """Returns for each window the number of the offset that wins; -1 where all of it is padding."""
-    highs = [(n - 1) * step + max(o[d] for o in offsets) + 1 - low - operand.shape[d] for d, (n, step, low) in enumerate(zip(shape, steps, lows, strict=True))]
-    outside = any(low > 0 for low in lows) or any(high > 0 for high in highs)
-    config = [(low, high, 0) for low, high in zip(lows, highs, strict=True)]
-    padded = operand if all(c == (0, 0, 0) for c in config) else lax.pad(operand, _zero(operand.dtype), config)
+    """Returns for each window the number of the first offset that wins."""
+    reach = [(n - 1) * step + 1 + last for n, step, last in zip(shape, steps, offsets[-1], strict=True)]
+    config = [(low, end - low - n, 0) for low, end, n in zip(lows, reach, operand.shape, strict=True)]
+    if any(c != (0, 0, 0) for c in config):
+        # Padding takes part in the search, as it does in the equation's own lowering for CPU.
+        operand = lax.pad(operand, (_lowest if ascending else _highest)(operand.dtype), config)
+    better = lax.ge if ascending else lax.le
     best = winner = None
     for number, offset in enumerate(offsets):
         limits = [o + (n - 1) * step + 1 for o, n, step in zip(offset, shape, steps, strict=True)]
-        value = lax.slice(padded, offset, limits, steps)
-        index = lax.full(shape, number, jnp.int8)
-        inside = _inside(operand.shape, shape, offset, lows, steps) if outside else None
+        value = lax.slice(operand, offset, limits, steps)
+        # As wide as the values, so that comparisons and choices fill the same vectors.
+        index = lax.full(shape, number, jnp.int32)
         if best is None or winner is None:
-            best = value
-            winner = index if inside is None else lax.select(inside, index, lax.full(shape, -1, jnp.int8))
+            best, winner = value, index
             continue
         stays = better(best, value)
-        if inside is not None:
-            started = lax.ge(winner, lax.full(shape, 0, jnp.int8))
-            stays = lax.bitwise_or(lax.bitwise_and(started, stays), lax.bitwise_not(inside))
-        best = lax.select(stays, best, value)
-        winner = lax.select(stays, winner, index)
+        best, winner = lax.select(stays, best, value), lax.select(stays, winner, index)
     assert winner is not None
     return winner
-
-
-def _inside(
-    operand_shape: tuple[int, ...], shape: tuple[int, ...], offset: list[int], lows: list[int], steps: list[int]
-) -> jax.Array:
-    """Returns where an offset of the window meets the operand and not its padding."""
-    result = lax.full(shape, True, jnp.bool_)
-    for dim, (n, low, step) in enumerate(zip(operand_shape, lows, steps, strict=True)):
-        first, last = offset[dim] - low, offset[dim] - low + (shape[dim] - 1) * step
-        if first < 0 or last >= n:
-            where = lax.broadcasted_iota(jnp.int32, shape, dim) * jnp.int32(step) + jnp.int32(first)
-            result = lax.bitwise_and(result, lax.bitwise_and(where >= jnp.int32(0), where < jnp.int32(n)))
-    return result
 
 
 def _place_apart(
@@ -222,18 +205,19 @@ def _place_apart(
     """Spreads each window's gradient over the window and keeps it at the winner: one loop, no scatter."""
     wide = [size for n, step in zip(source.shape, steps, strict=True) for size in (n, step)]
     where = tuple(range(0, 2 * len(steps), 2))
-    number = lax.full(wide, 0, jnp.int8)
-    stride = 1
-    # Offsets count through the window in the program's order; the place of each dimension in it is its weight.
-    weights = [next((i for i, o in enumerate(offsets) if o[d] == 1 and sum(o) == 1), 0) for d in range(len(steps))]
-    for dim, weight in enumerate(weights):
-        if spans[dim] > 1:
-            number = number + lax.broadcasted_iota(jnp.int8, wide, 2 * dim + 1) * jnp.int8(weight)
-    del stride
-    chosen = lax.eq(lax.broadcast_in_dim(winner, wide, where), number)
+    number = lax.full(wide, 0, jnp.int32)
+    beyond = lax.full(wide, False, jnp.bool_)
     for dim, (span, step) in enumerate(zip(spans, steps, strict=True)):
+        offset = lax.broadcasted_iota(jnp.int32, wide, 2 * dim + 1)
+        if span > 1:
+            # How far the number of an offset moves when this dimension moves by one.
+            weight = next(i for i, o in enumerate(offsets) if o[dim] == 1)
+            number = number + offset * jnp.int32(weight)
         if span < step:
-            chosen = lax.bitwise_and(chosen, lax.broadcasted_iota(jnp.int32, wide, 2 * dim + 1) < jnp.int32(span))
+            beyond = lax.bitwise_or(beyond, lax.ge(offset, lax.full(wide, span, jnp.int32)))
+    chosen = lax.eq(lax.broadcast_in_dim(winner, wide, where), number)
+    if any(span < step for span, step in zip(spans, steps, strict=True)):
+        chosen = lax.bitwise_and(chosen, lax.bitwise_not(beyond))
     spread = lax.select(chosen, lax.broadcast_in_dim(source, wide, where), lax.full(wide, 0, source.dtype))
     spread = lax.reshape(spread, [n * step for n, step in zip(source.shape, steps, strict=True)])
     config = [(-low, n - (have - low), 0) for low, n, have in zip(lows, shape, spread.shape, strict=True)]
@@ -253,7 +237,7 @@ def _place_overlapping(
     wide = source.astype(jnp.float32) if half else source
     parts = []
     for number, offset in enumerate(offsets):
-        part = lax.select(lax.eq(winner, lax.full(winner.shape, number, jnp.int8)), wide, lax.full_like(wide, 0))
+        part = lax.select(lax.eq(winner, lax.full(winner.shape, number, jnp.int32)), wide, lax.full_like(wide, 0))
         config = []
         for n, low, step, o, count in zip(shape, lows, steps, offset, source.shape, strict=True):
             start = o - low

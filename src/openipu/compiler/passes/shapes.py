@@ -179,7 +179,8 @@ def _reshape_groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[li
 RULES = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
     **dict.fromkeys(
-        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"), _reduce
+        ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),
+        _reduce,
     ),
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,

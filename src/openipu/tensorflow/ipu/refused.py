@@ -199,7 +199,7 @@ def declare(module: str) -> dict[str, Any]:
     path = module.removeprefix(f"{_PACKAGE}.")
     entry = TABLE[path]
     functions = {name: unsupported(f"ipu.{path}.{name}", entry) for name in entry.functions}
-    return functions | {name: _class(module, f"ipu.{path}.{name}", entry) for name in entry.classes}
+    return functions | {name: refused_class(module, f"ipu.{path}.{name}", entry) for name in entry.classes}
 
 
 def unsupported(name: str, entry: Refused) -> Any:
@@ -213,7 +213,7 @@ def unsupported(name: str, entry: Refused) -> Any:
     return refuse
 
 
-def _class(module: str, name: str, entry: Refused) -> type:
+def refused_class(module: str, name: str, entry: Refused) -> type:
     """A class that can be named in annotations and `isinstance`, but has no objects."""
     refuse = unsupported(name, entry)
     return type(name.rpartition(".")[2], (), {"__new__": refuse, "__doc__": refuse.__doc__, "__module__": module})

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from openipu.tensorflow import strategy as strategies
+from openipu.tensorflow.keras import saving, stages
 
 _extended: dict[type, type] = {}
 
@@ -34,6 +35,7 @@ def _watch(flavour: ModuleType) -> None:
         return _extend(model, flavour) if isinstance(model, flavour.Model) else model
 
     flavour.Model.__new__ = new
+    stages.restore_on_load(flavour, saving.NAMES, saving.restore)
 
 
 def _extend(model: Any, flavour: ModuleType) -> Any:

@@ -3,11 +3,11 @@
 from types import ModuleType
 from typing import Any
 
-from openipu.tensorflow.keras import loop
+from openipu.tensorflow.keras import loop, saving, stages
 from openipu.tensorflow.keras.options import Options, State
 
 
-class ModelExtension:
+class ModelExtension(stages.ModelStages):
     """Methods of every model in scope; subclasses of `Model` get exactly these."""
 
     __original_class__: type
@@ -20,6 +20,10 @@ class ModelExtension:
         if state is None:
             state = self.__dict__["_ipu_state"] = State(self._ipu_keras, self.__dict__["_ipu_strategy"], Options())
         return state
+
+    def get_config(self) -> dict[str, Any]:
+        """The config as in Keras, with the IPU options that were set."""
+        return {**self.__original_class__.get_config(self), **saving.config_of(self)}
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compile as in Keras; programs compiled earlier are forgotten."""
@@ -110,9 +114,9 @@ class ModelExtension:
         self._ipu.forget()
 
 
-class FunctionalExtension(ModelExtension):
+class FunctionalExtension(stages.FunctionalStages, ModelExtension):
     """Methods of Functional models in scope."""
 
 
-class SequentialExtension(ModelExtension):
+class SequentialExtension(stages.SequentialStages, ModelExtension):
     """Methods of Sequential models in scope."""

@@ -14,7 +14,7 @@ from openipu.runtime import prefetch
 from openipu.tensorflow import devices
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
-from openipu.tensorflow.keras import planning
+from openipu.tensorflow.keras import planning, stages
 from openipu.tensorflow.keras.model_programs import Compiled, compile_mode, overridden
 from openipu.tensorflow.keras.steps import Steps
 
@@ -60,9 +60,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         data = attrs.evolve(data, x=x, y=y, sample_weight=weight)
         validation = attrs.evolve(validation, data=held_out)
     first_epoch, epochs = keras.begin(model, epochs, initial_epoch)
-    source = _source(model, data)
-    plan, steps = planning.plan(model, "train", source.length, data.steps, max(epochs - first_epoch, 1))
-    keras.build(model, source.spec)
+    source, plan, steps = _prepare(model, "train", data, max(epochs - first_epoch, 1))
     callbacks = keras.callback_list(
         callbacks, add_history=True, add_progbar=verbose != 0, model=model,
         verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
@@ -95,9 +93,7 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
     """Evaluate; returns the last logs."""
     keras = model._ipu.keras
     _check_runnable(model, "evaluate", "make_test_function")
-    source = _source(model, data)
-    plan, steps = planning.plan(model, "test", source.length, data.steps)
-    keras.build(model, source.spec)
+    source, plan, steps = _prepare(model, "test", data)
     callbacks = keras.callback_list(
         callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
         epochs=1, steps=steps.count,
@@ -119,9 +115,7 @@ def predict(model: Any, data: Data, verbose: Any, callbacks: Any) -> Any:
     """Predict; returns all outputs in the order of the data."""
     keras = model._ipu.keras
     _check_runnable(model, "predict", "make_predict_function")
-    source = _source(model, data)
-    plan, steps = planning.plan(model, "predict", source.length, data.steps)
-    keras.build(model, source.spec)
+    source, plan, steps = _prepare(model, "predict", data)
     callbacks = keras.callback_list(
         callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
         epochs=1, steps=steps.count,
@@ -188,6 +182,17 @@ def _source(model: Any, data: Data) -> sources.Source:
     while parts[-1] is None:
         parts = parts[:-1]
     return sources.from_arrays(parts, data.batch_size, data.shuffle)
+
+
+def _prepare(model: Any, mode: str, data: Data, epochs: int = 1) -> tuple[sources.Source, Plan, Steps]:
+    """Check the data, build the model for it, and plan."""
+    source = _source(model, data)
+    keras = model._ipu.keras
+    stages.prepare(model, keras.unpack(source.spec)[0])
+    stages.check_pipelinable(model, mode)
+    keras.build(model, source.spec)
+    plan, steps = planning.plan(model, mode, source.length, data.steps, epochs)
+    return source, plan, steps
 
 
 @contextlib.contextmanager

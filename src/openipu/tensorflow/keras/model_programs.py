@@ -10,8 +10,9 @@ from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, Results
 from openipu.tensorflow import devices
 from openipu.tensorflow.capture import Captured, capture
+from openipu.tensorflow.keras import stages
 from openipu.tensorflow.keras.data import Source
-from openipu.tensorflow.programs import VariableProgram, assemble
+from openipu.tensorflow.programs import Staging, VariableProgram, assemble
 
 
 @attrs.frozen(eq=False)
@@ -69,8 +70,14 @@ def _train(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in _components(given)]
     applied = capture(update, specs, f"the optimizer of {model.name}")
     finish, names = (None, None) if own_logs else _results(model)
-    program = assemble(f"{model.name}/train", source.flat_spec, step, len(specs), applied, finish)
+    program = assemble(
+        f"{model.name}/train", source.flat_spec, step, len(specs), applied, finish, _staging(model, plan)
+    )
     return program, step.structure[1], names
+
+
+def _staging(model: Any, plan: Plan) -> Staging | None:
+    return None if plan.pipeline is None else Staging(stages.stage_of_scope(model), plan.pipeline.stages)
 
 
 def _components(gradients: list) -> list[tf.Tensor]:
@@ -98,9 +105,7 @@ def _from_components(gradients: list, flat: Sequence[tf.Tensor]) -> list:
 
 
 def _test(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
-    own_logs = (
-        plan.outputs is OutputMode.ALL or overridden(model, "test_step") or overridden(model, "compute_metrics")
-    )
+    own_logs = plan.outputs is OutputMode.ALL or overridden(model, "test_step") or overridden(model, "compute_metrics")
 
     def step_function(*flat: tf.Tensor) -> Any:
         logs = model.test_step(tf.nest.pack_sequence_as(source.spec, flat))
@@ -108,7 +113,8 @@ def _test(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any,
 
     step = capture(step_function, source.flat_spec, f"the evaluation step of {model.name}")
     finish, names = (None, None) if own_logs else _results(model)
-    return assemble(f"{model.name}/test", source.flat_spec, step, finish=finish), step.structure, names
+    program = assemble(f"{model.name}/test", source.flat_spec, step, finish=finish, staging=_staging(model, plan))
+    return program, step.structure, names
 
 
 def _predict(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any, None]:
@@ -116,7 +122,8 @@ def _predict(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, A
         return model.predict_step(tf.nest.pack_sequence_as(source.spec, flat))
 
     step = capture(step_function, source.flat_spec, f"the prediction step of {model.name}")
-    return assemble(f"{model.name}/predict", source.flat_spec, step), step.structure, None
+    program = assemble(f"{model.name}/predict", source.flat_spec, step, staging=_staging(model, plan))
+    return program, step.structure, None
 
 
 _CAPTURES: dict[str, Callable] = {"train": _train, "test": _test, "predict": _predict}

@@ -115,7 +115,7 @@ def decode_type(kind: ir.Type) -> ValueType:
     raise UnsupportedError(f"Expected array, tuple or token types. Received: {kind}.")
 
 
-def decode_scope(location: ir.Location) -> str:
+def decode_scope(location: Any) -> str:
     """The TensorFlow name of an operation, or "" where the location has none."""
     if isinstance(location, ir.NameLoc):
         return location.name_str

@@ -80,7 +80,8 @@ def test_a_mean_has_no_gradient(on_replicas):
             loss = ipu.cross_replica_ops.cross_replica_mean(v)
         return tape.gradient(loss, v)
 
-    with pytest.raises(LookupError, match="gradient"):
+    # TensorFlow wraps the LookupError that says so.
+    with pytest.raises(Exception, match="no entry for: XlaCustomCall"):
         on_replicas(2, gradient, np.ones((2, 3), "float32"))
 
 
@@ -157,9 +158,9 @@ def test_values_promised_to_be_equal_pass_through(on_replicas):
 
 def test_wrong_numbers_of_replicas_are_refused(on_replicas):
     x = np.ones((4, 4), "float32")
-    with pytest.raises(ValueError, match="replica_group_size=3, 4 replicas. Use one of 1, 2, 4"):
+    with pytest.raises(ValueError, match=r"replica_group_size=3, 4 replicas\. Use one of 1, 2, 4"):
         on_replicas(4, lambda v: ipu.cross_replica_ops.cross_replica_sum(v, 3), x)
-    with pytest.raises(ValueError, match="Received: replication_factor=2. Pass 4"):
+    with pytest.raises(ValueError, match=r"Received: replication_factor=2\. Pass 4"):
         on_replicas(4, lambda v: ipu.all_to_all_op.all_gather(v, 2), x)
     with pytest.raises(ValueError, match="op must be one of COLLECTIVE_OP_ADD"):
         on_replicas(4, lambda v: ipu.reduce_scatter_op.reduce_scatter(v, 4, "ADDITION"), x)

@@ -58,7 +58,7 @@ class QuarterTensor:
             return False
         return all(bool(tf.reduce_all(tf.equal(a, b))) for a, b in zip(self, other, strict=True))
 
-    __hash__ = None
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __len__(self) -> int:
         return 2

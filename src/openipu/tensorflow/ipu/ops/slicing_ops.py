@@ -4,6 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from openipu.tensorflow.embedding import lookup
+
 __all__ = ["sequence_slice", "sequence_slice_pack", "sequence_slice_unpack"]
 
 
@@ -38,7 +40,7 @@ def sequence_slice(
     index = tf.clip_by_value(rows[:, 0] + offset, 0, src.shape[0] - 1)
     written = tf.reshape(chosen >= 0, [-1] + [1] * (dst.shape.rank - 1))
     unused = tf.zeros_like(dst) if zero_unused else tf.stop_gradient(dst)
-    return tf.where(written, tf.gather(src, index), unused)
+    return tf.where(written, lookup(src, index), unused)
 
 
 def sequence_slice_unpack(src: Any, num_elems: Any, src_offsets: Any, total_elements: int) -> tf.Tensor:

@@ -29,8 +29,8 @@ def models_being_called() -> list[Any]:
 
 def belongs_to_sequential(model: Any) -> bool:
     """Whether this Functional model, just being built, is the inside of a Sequential one."""
-    callers = models_being_called()
-    return len(callers) > 1 and callers[-1] is model and isinstance(callers[-2], Sequential)
+    around = [caller for caller in models_being_called() if caller is not model]
+    return bool(around) and isinstance(around[-1], Sequential)
 
 
 def graph_model(model: Any) -> Any | None:

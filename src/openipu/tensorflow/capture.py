@@ -11,7 +11,7 @@ import tensorflow as tf
 from openipu.errors import UnsupportedError
 from openipu.tensorflow.stablehlo import Lowered, lower
 from openipu.tensorflow.stablehlo.evaluate import Within
-from openipu.tensorflow.variables import raw_handle
+from openipu.tensorflow.variables import by_handle, raw_handle
 
 
 @attrs.frozen(eq=False)
@@ -86,6 +86,17 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
     name = name or function.__name__
     traced = tf.function(function, jit_compile=True, autograph=False)
     concrete = traced.get_concrete_function(*specs)
+    read = {id(raw_handle(v)): v for v in concrete.graph.variables}
+    variables, constants = [], []
+    for value in concrete.captured_inputs:
+        variable = read.get(id(value), by_handle(value))
+        if variable is None and value.dtype == tf.resource:
+            raise UnsupportedError(
+                f"{name} uses a resource that is not a variable ({value!r}): tables, iterators and queues "
+                "cannot be part of a program for the IPU."
+            )
+        variables.append(variable)
+        constants.append(None if variable is not None else value.numpy())
     try:
         text = traced.experimental_get_compiler_ir(*specs)(stage="stablehlo")
     except (ValueError, tf.errors.OpError) as error:
@@ -95,17 +106,6 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
             "Move what cannot be compiled to the host (for example into the tf.data pipeline)."
         ) from error
     lowered = lower(text)
-    by_handle = {id(raw_handle(v)): v for v in concrete.graph.variables}
-    variables, constants = [], []
-    for value in concrete.captured_inputs:
-        variable = by_handle.get(id(value))
-        if variable is None and value.dtype == tf.resource:
-            raise UnsupportedError(
-                f"{name} uses a resource that is not a variable ({value!r}): tables, iterators and queues "
-                "cannot be part of a program for the IPU."
-            )
-        variables.append(variable)
-        constants.append(None if variable is not None else value.numpy())
     expected = len(specs) + len(variables)
     if len(lowered.inputs) != expected:
         raise AssertionError(f"{name}: XLA wants {len(lowered.inputs)} inputs, TensorFlow gave {expected}")

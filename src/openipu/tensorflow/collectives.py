@@ -2,13 +2,13 @@
 
 import contextlib
 import contextvars
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 
 from openipu.tensorflow.emit import emit
-from openipu.tensorflow.shapes import static_shape
 
 _tracing: contextvars.ContextVar[bool] = contextvars.ContextVar("openipu_tracing", default=False)
 
@@ -53,9 +53,10 @@ def all_to_all(tensor: tf.Tensor, split: int, concat: int, replicas: int) -> tf.
 
     @tf.custom_gradient
     def exchanged(tensor: tf.Tensor) -> Any:
-        shape = static_shape(tensor)
-        shape[split] //= replicas
-        shape[concat] *= replicas
+        sizes = [_known(size) for size in tensor.shape]
+        sizes[split] /= replicas
+        sizes[concat] *= replicas
+        shape = [_size(size) for size in sizes]
         result = emit("all_to_all", [tensor], shape, tensor.dtype, split=split, concat=concat, replicas=replicas)
         return result, lambda gradient: all_to_all(gradient, concat, split, replicas)
 
@@ -64,15 +65,24 @@ def all_to_all(tensor: tf.Tensor, split: int, concat: int, replicas: int) -> tf.
 
 def all_gather(tensor: tf.Tensor, replicas: int) -> tf.Tensor:
     """The values of all replicas, stacked along a new first axis in replica order."""
-    return emit("all_gather", [tensor], [replicas, *static_shape(tensor)], tensor.dtype, replicas=replicas)
+    return emit("all_gather", [tensor], [replicas, *tensor.shape], tensor.dtype, replicas=replicas)
 
 
 def reduce_scatter(tensor: tf.Tensor, reduction: str, replicas: int) -> tf.Tensor:
     """A vector reduced over replicas; every replica keeps its part, the last ones padded with zeros."""
-    length = -(-static_shape(tensor)[0] // replicas)
+    length = _size(-(-_known(tensor.shape[0]) // replicas))
     return emit("reduce_scatter", [tensor], [length], tensor.dtype, reduction=reduction, replicas=replicas)
 
 
 def replication_index() -> tf.Tensor:
     """The number of the replica this runs on."""
     return emit("replication_index", [], [], tf.int32)
+
+
+def _known(size: int | None) -> float:
+    """A size to calculate with, NaN where it is unknown."""
+    return math.nan if size is None else size
+
+
+def _size(value: float) -> int | None:
+    return None if math.isnan(value) else int(value)

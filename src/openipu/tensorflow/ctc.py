@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from openipu.tensorflow.shapes import static_shape
+from openipu.tensorflow.shapes import sizes
 
 # The logarithm of zero, finite so that differences of it are zero and not NaN.
 _ZERO = -1e30
@@ -19,8 +19,8 @@ def negative_log_likelihood(
       label_length, data_length: int32 [batch]; what lies beyond is ignored.
       blank: the class that stands between labels.
     """
-    steps, batch, _ = static_shape(log_probs, "logits")
-    length = static_shape(labels, "labels")[1]
+    steps, batch, _ = sizes(log_probs)
+    length = sizes(labels)[1]
     # Labels with a blank before, between and behind them: the states of the recursion.
     blanks = tf.fill([batch, length], blank)
     states = tf.reshape(tf.stack([blanks, labels], 2), [batch, 2 * length])

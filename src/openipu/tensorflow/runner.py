@@ -8,12 +8,14 @@ import attrs
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context as eager_context
+from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
 from openipu.program import Plan
 from openipu.runtime import Engine, bring_all_home
 from openipu.tensorflow import collectives, devices
 from openipu.tensorflow.capture import capture
 from openipu.tensorflow.programs import assemble
+from openipu.tensorflow.variables import raw_handle
 
 if TYPE_CHECKING:
     from openipu.tensorflow.strategy import IPUStrategyV1
@@ -23,6 +25,25 @@ if TYPE_CHECKING:
 class _Compiled:
     engine: Engine
     structure: Any
+    variables: tuple[tf.Variable, ...]
+
+
+class _Fixed:
+    """An argument that is part of the program: a number, a string, a variable, an object."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        try:
+            self._key = (type(value), id(value) if isinstance(value, tf.Variable) else value)
+            hash(self._key)
+        except TypeError:
+            self._key = (type(value), id(value))
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fixed) and self._key == other._key
 
 
 _compiled: "weakref.WeakKeyDictionary[Any, dict[tuple, _Compiled]]" = weakref.WeakKeyDictionary()
@@ -43,26 +64,28 @@ def run(strategy: "IPUStrategyV1", fn: Callable, args: tuple, kwargs: dict) -> A
 
 
 def _compile(strategy: "IPUStrategyV1", fn: Callable, structure: Any, leaves: list, tensors: list) -> _Compiled:
-    fixed = tuple(repr(leaf) for leaf, t in zip(leaves, tensors, strict=True) if t is None)
+    fixed = tuple(_Fixed(leaf) for leaf, t in zip(leaves, tensors, strict=True) if t is None)
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors if t is not None]
     replicas = devices.replicas(strategy.device_ordinal, shards=1)
     key = (fixed, tuple((tuple(s.shape), s.dtype.name) for s in specs), replicas, strategy.device_ordinal)
     programs = _compiled.setdefault(fn, {})
     if key not in programs:
+        # A plain function inside a host function gets its loops and conditions from AutoGraph, as the host's own code.
+        graph = fn if isinstance(fn, (PolymorphicFunction, ConcreteFunction)) else tf.function(fn)
 
         def program(*inputs: tf.Tensor) -> Any:
             given = iter(inputs)
             flat = [next(given) if t is not None else leaf for leaf, t in zip(leaves, tensors, strict=True)]
             args, kwargs = tf.nest.pack_sequence_as(structure, flat, expand_composites=True)
             with strategy.replica_context(), collectives.reducing():
-                return fn(*args, **kwargs)
+                return graph(*args, **kwargs)
 
         with eager_context.eager_mode():
             captured = capture(program, specs, getattr(fn, "__name__", "function"))
             for output in tf.nest.flatten(captured.structure):
                 _refuse_double(output, "output")
             engine = assemble(captured.name, specs, captured).engine(Plan(replicas=replicas))
-        programs[key] = _Compiled(engine, captured.structure)
+        programs[key] = _Compiled(engine, captured.structure, tuple(captured.used))
     return programs[key]
 
 
@@ -81,12 +104,14 @@ def _run_in_function(strategy: "IPUStrategyV1", compiled: _Compiled, inputs: lis
     wanted = [t for t in tf.nest.flatten(compiled.structure) if tf.is_tensor(t)]
 
     def call(*values: tf.Tensor) -> list[np.ndarray]:
-        outputs = _execute(strategy, compiled, [v.numpy() for v in values])
+        outputs = _execute(strategy, compiled, [v.numpy() for v in values[: len(inputs)]])
         # The rest of the host function reads variables through handles of its own.
         bring_all_home()
         return outputs
 
-    outputs = tf.py_function(call, inputs, [t.dtype for t in wanted])
+    # The handles are not used: they order this operation among others that use the same variables.
+    handles = [raw_handle(v) for v in compiled.variables]
+    outputs = tf.py_function(call, [*inputs, *handles], [t.dtype for t in wanted])
     outputs = [tf.ensure_shape(o, t.shape) for o, t in zip(outputs, wanted, strict=True)]
     return _results(compiled, outputs)
 

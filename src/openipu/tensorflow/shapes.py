@@ -1,6 +1,17 @@
-"""Shapes that must be known when a program is made."""
+"""Shapes of tensors, known when a program is made or not yet."""
+
+from typing import Any
 
 import tensorflow as tf
+
+
+def sizes(tensor: tf.Tensor) -> list[Any]:
+    """The size of every axis: a number where it is known, a tensor where it is not.
+
+    Programs know all of them; Keras builds layers with an unknown batch size.
+    """
+    dynamic = None if tensor.shape.is_fully_defined() else tf.shape(tensor)
+    return [dynamic[i] if size is None and dynamic is not None else size for i, size in enumerate(tensor.shape)]
 
 
 def static_shape(tensor: tf.Tensor, name: str = "tensor") -> list[int]:

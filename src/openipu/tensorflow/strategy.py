@@ -9,7 +9,7 @@ from tensorflow.python.distribute import distribute_lib, one_device_strategy
 from tensorflow.python.eager import context as eager_context
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 
-from openipu.tensorflow import collectives, runner
+from openipu.tensorflow import collectives, runner, variables
 
 
 class IPUExtended(one_device_strategy.OneDeviceExtended):
@@ -18,6 +18,11 @@ class IPUExtended(one_device_strategy.OneDeviceExtended):
     def __init__(self, strategy: "IPUStrategyV1", ipu_device: str, cpu_device: str) -> None:
         super().__init__(strategy, cpu_device)
         self._ipu_device = ipu_device
+
+    def _create_variable(self, next_creator: Callable, **kwargs: Any) -> Any:
+        variable = super()._create_variable(next_creator, **kwargs)
+        variables.remember(variable)
+        return variable
 
     def _reduce_to(self, reduce_op: Any, value: Any, destinations: Any, options: Any) -> Any:
         if not collectives.tracing():
@@ -80,6 +85,7 @@ class IPUStrategyV1(distribute_lib.StrategyV1):
         """Mixed-precision loss-scale optimizers are allowed."""
         return True
 
+    @tf.autograph.experimental.do_not_convert
     def run(self, fn: Callable, args: tuple = (), kwargs: dict | None = None, options: Any = None) -> Any:
         """Run a `tf.function` as one program on the IPU and return the results of the first replica."""
         compiled = isinstance(fn, (polymorphic_function.Function, tf.types.experimental.ConcreteFunction))

@@ -1,6 +1,7 @@
 """TensorFlow variables whose value lives on the device while programs train it."""
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from openipu.runtime import Resident, bring_all_home
 
 _KEY = "_openipu_resident"
 _adopted_classes: dict[type, type] = {}
+_created: "weakref.WeakValueDictionary[int, tf.Variable]" = weakref.WeakValueDictionary()
 
 
 def resident(variable: tf.Variable) -> Resident:
@@ -32,6 +34,17 @@ def resident(variable: tf.Variable) -> Resident:
         )
         variable.__class__ = _adopted_class(variable.__class__)
     return found
+
+
+def remember(variable: tf.Variable) -> None:
+    """Make a variable known by its handle: some optimizers' operations take handles and never read the variable."""
+    _created[id(raw_handle(variable))] = variable
+
+
+def by_handle(handle: tf.Tensor) -> tf.Variable | None:
+    """The variable with this handle, among those made in the scope of a strategy."""
+    variable = _created.get(id(handle))
+    return variable if variable is not None and raw_handle(variable) is handle else None
 
 
 def raw_handle(variable: tf.Variable) -> tf.Tensor:

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from openipu.errors import UnsupportedError
 from openipu.torch.aten import decompositions, evaluate
-from openipu.torch.aten.dtypes import known, to_jax
+from openipu.torch.aten.dtypes import known, to_numpy
 from openipu.torch.interception import Interception
 from openipu.torch.stopping import mark_stopped
 
@@ -54,7 +54,7 @@ class Captured:
     def __init__(self, program: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
         self.graph = program.graph
         self._steps = evaluate.steps(program.graph)
-        self.needs_key = any(step.lowering.random for step in self._steps)
+        self.needs_key = any(step.random for step in self._steps)
         first_names = _first_names(module)
         placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
         parameters: dict[str, list[Node]] = {}
@@ -214,7 +214,7 @@ def _abstract(node: Node) -> jax.ShapeDtypeStruct:
     value = node.meta["val"]
     if not known(value.dtype):
         raise UnsupportedError(f"Tensors of {value.dtype} are not supported. Received one named {node.name!r}.")
-    return jax.ShapeDtypeStruct(tuple(value.shape), to_jax(value.dtype))
+    return jax.ShapeDtypeStruct(tuple(value.shape), to_numpy(value.dtype))
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray:

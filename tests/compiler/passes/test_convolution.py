@@ -13,7 +13,7 @@ from openipu.compiler.passes import optimise
 
 from .checking import check, compare
 
-_SETTINGS = settings(derandomize=True, deadline=None, max_examples=24)
+_SETTINGS = settings(derandomize=True, deadline=None, max_examples=20)
 _TOLERANCE = {"float32": 2e-5, "float16": 5e-3, "bfloat16": 4e-2}
 
 
@@ -67,7 +67,7 @@ def test_any_convolution_becomes_matrix_products(case):
     assert "conv_general_dilated" not in left
 
 
-@settings(_SETTINGS, max_examples=14)
+@settings(_SETTINGS, max_examples=10)
 @given(convolutions(gradients=True))
 def test_the_gradients_of_any_convolution(case):
     x, w, params = case

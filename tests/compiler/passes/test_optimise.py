@@ -95,10 +95,11 @@ def test_between_convolutions_only_weights_are_transposed():
         h = lax.reduce_window(h, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
         return (_conv(h, w).sum((0, 1, 2)), h.mean())
 
-    done = optimise(jax.make_jaxpr(jax.grad(lambda *a: step(*a)[0].sum(), argnums=1))(_X, _W, _normal(2)))
+    x, w = _normal(16, 12, 12, 8), _normal(3, 3, 8, 8)
+    done = optimise(jax.make_jaxpr(jax.grad(lambda *a: step(*a)[0].sum(), argnums=1))(x, w, _normal(8)))
     transposed = [eqn.invars[0].aval.size for eqn in done.jaxpr.eqns if eqn.primitive.name == "transpose"]
     # The input once, and nothing else of its size: the kernels' order is kept in between.
-    assert len([size for size in transposed if size > _W.size]) <= 1
+    assert len([size for size in transposed if size > w.size]) <= 1
 
 
 def test_replicas_and_steps_around_an_optimised_step():
@@ -116,6 +117,13 @@ def test_replicas_and_steps_around_an_optimised_step():
         return lambda params, x: jax.vmap(lambda x: lax.scan(step, params, x))(x)
 
     compare(run(step), run(lambda p, x: jax.tree.unflatten(shape, flat(*p, x))), (params, x), tolerance=1e-3)
+
+
+def test_replicas_make_no_scatter():
+    step = jax.make_jaxpr(jax.grad(lambda x, w: (_layer(_layer(x, w), w) ** 2).sum(), argnums=1))
+    optimised = jaxpr_as_fun(optimise(step(_normal(8, 9, 9, 4), _normal(3, 3, 4, 4))))
+    lanes = jax.make_jaxpr(jax.vmap(jax.vmap(optimised)))(_normal(2, 2, 8, 9, 9, 4), _normal(2, 2, 3, 3, 4, 4))
+    assert not [name for name in primitives(lanes) if "scatter" in name]
 
 
 def test_sums_over_replicas_and_callbacks_survive():

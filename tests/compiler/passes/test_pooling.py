@@ -10,7 +10,7 @@ from jax import lax
 
 from .checking import check
 
-_SETTINGS = settings(derandomize=True, deadline=None, max_examples=20)
+_SETTINGS = settings(derandomize=True, deadline=None, max_examples=14)
 _MONOIDS = {"max": (-jnp.inf, lax.max), "min": (jnp.inf, lax.min), "sum": (0.0, lax.add)}
 
 

@@ -100,3 +100,13 @@ def test_reduction_methods_are_parsed_from_members_and_names():
 
 def test_the_core_of_the_front_end_can_be_imported_before_the_package():
     subprocess.run([sys.executable, "-c", "import openipu.tensorflow.devices"], check=True, capture_output=True)
+
+
+def test_old_keras_names_are_those_of_the_keras_package():
+    import keras
+    from tensorflow.python import ipu
+
+    assert ipu.keras.PipelineStage is keras.ipu.PipelineStage
+    assert ipu.keras.optimizers is keras.ipu.optimizers
+    with pytest.raises(AttributeError, match=r"has moved to ipu_tensorflow_addons\.keras\.layers"):
+        ipu.keras.layers.NoSuchLayer  # noqa: B018

@@ -35,9 +35,9 @@ def twins(strategy):
         keras.utils.set_random_seed(7)
         stock = build()
         stock.compile(**{"jit_compile": False, **compile_with()})
+        keras.utils.clear_session()
+        keras.utils.set_random_seed(7)
         with strategy.scope():
-            keras.utils.clear_session()
-            keras.utils.set_random_seed(7)
             model = build()
             if stock.built:
                 model.set_weights(stock.get_weights())

@@ -156,13 +156,11 @@ def test_files_that_callbacks_write(model, strategy, tmp_path):
             keras.callbacks.ModelCheckpoint(checkpoints[0]),
             keras.callbacks.ModelCheckpoint(checkpoints[1], save_weights_only=True, monitor="loss", save_best_only=True),
             keras.callbacks.CSVLogger(tmp_path / "log.csv"),
-            keras.callbacks.TensorBoard(tmp_path / "board", histogram_freq=1, update_freq="batch"),
             keras.callbacks.TerminateOnNaN(),
         ],
     )  # fmt: skip
     rows = list(csv.DictReader((tmp_path / "log.csv").open()))
     assert [row["epoch"] for row in rows] == ["0", "1"] and float(rows[1]["loss"]) > 0
-    assert list((tmp_path / "board" / "train").iterdir())
     stored = keras.models.load_model(checkpoints[0])
     assert not hasattr(stored, "_ipu_strategy")
     for one, other in zip(model.get_weights(), stored.get_weights(), strict=True):

@@ -39,7 +39,9 @@ def test_the_same_data_in_every_form_trains_the_same(pair):
         "tensors": {"x": tf.constant(X), "y": tf.constant(Y), "batch_size": 8},
         "dataset": {"x": BATCHED},
         "repeated dataset": {"x": BATCHED.repeat(), "steps_per_epoch": 6},
-        "dataset of double precision": {"x": BATCHED.map(lambda x, y: (tf.cast(x, tf.float64), tf.cast(y, tf.float64)))},
+        "dataset of double precision": {
+            "x": BATCHED.map(lambda x, y: (tf.cast(x, tf.float64), tf.cast(y, tf.float64)))
+        },
         "dataset of unknown length": {"x": BATCHED.filter(lambda x, y: True), "steps_per_epoch": 6},
     }
     for name, form in forms.items():
@@ -67,9 +69,7 @@ def test_validation_data_split_and_frequency(pair):
         {"validation_data": held_out, "validation_batch_size": 4},
         {"validation_split": 0.5},
     ):
-        logs = [
-            one.fit(X, Y, batch_size=8, shuffle=False, verbose=0, **more).history for one in (stock, model)
-        ]
+        logs = [one.fit(X, Y, batch_size=8, shuffle=False, verbose=0, **more).history for one in (stock, model)]
         assert logs[0].keys() == logs[1].keys() >= {"val_loss", "val_mae"}
         for name, value in logs[0].items():
             np.testing.assert_allclose(logs[1][name], value, rtol=1e-5, err_msg=f"{more} {name}")
@@ -123,9 +123,7 @@ def nested():
 
 
 def test_lists_tuples_and_dictionaries(twins):
-    stock, model = twins(
-        nested, lambda: {"optimizer": "sgd", "loss": ["mse", "mae"], "metrics": [["mae"], ["mse"]]}, 3
-    )
+    stock, model = twins(nested, lambda: {"optimizer": "sgd", "loss": ["mse", "mae"], "metrics": [["mae"], ["mse"]]}, 3)
     second = Y[:, :1]
     logs = [
         one.fit([X, Y], [Y, second], batch_size=8, shuffle=False, verbose=0, epochs=2).history for one in (stock, model)

@@ -104,6 +104,8 @@ def _grouped(
 
 
 def _split(x: jax.Array, groups: int, size: int, first: bool) -> jax.Array:
+    if groups == 1:
+        return lax.expand_dims(x, [0])
     if first:
         return lax.reshape(x, (groups, size, *x.shape[1:]))
     x = lax.reshape(x, (*x.shape[:-1], groups, size))

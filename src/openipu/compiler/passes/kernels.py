@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import jax
+import jax.custom_batching
 from jax import lax
 from jax.typing import DTypeLike
 
@@ -98,7 +99,7 @@ def _product(
     b: jax.Array,
     contract: tuple[tuple[int, ...], tuple[int, ...]],
     accumulate: DTypeLike,
-    precision: object,
+    precision: lax.PrecisionLike,
 ) -> jax.Array:
     """Returns the product of two arrays for each group; without groups it is a plain matrix product."""
     if a.shape[0] > 1:
@@ -145,7 +146,13 @@ class Gather:
         return self.patch_elements(g) * (g.outputs + copy)
 
     def compute(
-        self, x: jax.Array, w: jax.Array, g: Geometry, batch_inner: bool, accumulate: DTypeLike, precision: object
+        self,
+        x: jax.Array,
+        w: jax.Array,
+        g: Geometry,
+        batch_inner: bool,
+        accumulate: DTypeLike,
+        precision: lax.PrecisionLike,
     ) -> jax.Array:
         """Returns the convolution, stored in `out_order`."""
         channel = 1 if batch_inner else x.ndim - 1
@@ -197,7 +204,13 @@ class Scatter(Gather):
         return self.patch_elements(g) * (g.inputs + copy)
 
     def compute(
-        self, x: jax.Array, w: jax.Array, g: Geometry, batch_inner: bool, accumulate: DTypeLike, precision: object
+        self,
+        x: jax.Array,
+        w: jax.Array,
+        g: Geometry,
+        batch_inner: bool,
+        accumulate: DTypeLike,
+        precision: lax.PrecisionLike,
     ) -> jax.Array:
         """Returns the convolution, stored in `out_order`."""
         rank, positions = len(g.kernel), math.prod(g.kernel)
@@ -249,9 +262,26 @@ def _add_in_place(terms: list[jax.Array], g: Geometry) -> jax.Array:
             part = lax.slice(term, (*lows, 0), (*highs, first.shape[-1]))
             starts.append(0)
             old = lax.slice(total, starts, [s + n for s, n in zip(starts, part.shape, strict=True)])
-            where = [jax.numpy.int32(s) for s in starts]
-            total = lax.dynamic_update_slice(total, old + part, where)
+            total = _overwrite(total, old + part, tuple(starts))
     return total
+
+
+def _overwrite(buffer: jax.Array, part: jax.Array, starts: tuple[int, ...]) -> jax.Array:
+    """Returns the buffer with a part of it replaced; under `vmap` too, where JAX would make a slow scatter of it."""
+
+    @jax.custom_batching.custom_vmap
+    def overwrite(buffer: jax.Array, part: jax.Array) -> jax.Array:
+        return lax.dynamic_update_slice(buffer, part, [jax.numpy.int32(start) for start in starts])
+
+    @overwrite.def_vmap
+    def _(size: int, batched: list[bool], buffer: jax.Array, part: jax.Array) -> tuple[jax.Array, bool]:
+        whole = [
+            x if is_batched else lax.broadcast(x, (size,))
+            for x, is_batched in zip((buffer, part), batched, strict=True)
+        ]
+        return _overwrite(whole[0], whole[1], (0, *starts)), True
+
+    return overwrite(buffer, part)
 
 
 def _shifted_sum(terms: list[jax.Array], d: int, g: Geometry) -> jax.Array:
@@ -289,7 +319,13 @@ class FilterGradient(Gather):
         return self.patch_elements(g) * (g.outputs + copy)
 
     def compute(
-        self, x: jax.Array, w: jax.Array, g: Geometry, batch_inner: bool, accumulate: DTypeLike, precision: object
+        self,
+        x: jax.Array,
+        w: jax.Array,
+        g: Geometry,
+        batch_inner: bool,
+        accumulate: DTypeLike,
+        precision: lax.PrecisionLike,
     ) -> jax.Array:
         """Returns the convolution, stored in `out_order`."""
         x = _whole_input(x, g)

@@ -7,14 +7,14 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes import convolution, pooling, shapes
+from openipu.compiler.passes import convolution, pooling, random, shapes
 from openipu.compiler.passes.jaxprs import Atom, fresh, has_subjaxprs, map_subjaxprs, read, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
 
 Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
 
 # A rule returns how the equation's results are stored after emitting what computes them, or None to leave it alone.
-_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES}
+_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **random.RULES}
 
 
 def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
@@ -75,7 +75,12 @@ class Rewriter:
         return self._ordered[key]
 
     def emit(self, function: Callable[..., Any], *atoms: Atom) -> Atom:
-        """Adds the equations of `function(*atoms)`, which takes and returns arrays, and returns its one result."""
+        """Adds the equations of `function(*atoms)`, which takes arrays and returns one, and returns its result."""
+        (result,) = self.emit_all(function, *atoms)
+        return result
+
+    def emit_all(self, function: Callable[..., Any], *atoms: Atom) -> list[Atom]:
+        """Adds the equations of `function(*atoms)`, which takes and returns arrays, and returns its results."""
         avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in atoms]
         traced = jax.make_jaxpr(function)(*avals)
         env: dict[Var, Atom] = dict(zip(traced.jaxpr.invars, atoms, strict=True))
@@ -84,7 +89,7 @@ class Rewriter:
             self._consts.append(value)
         for eqn in traced.jaxpr.eqns:
             self._equations.append(eqn.replace(invars=[read(env, atom) for atom in eqn.invars]))
-        return read(env, traced.jaxpr.outvars[0])
+        return [read(env, atom) for atom in traced.jaxpr.outvars]
 
     def emit_like(self, eqn: JaxprEqn, invars: Sequence[Atom], order: Order, **params: Any) -> list[Stored]:
         """Adds `eqn` with other inputs and parameters; its one result is stored in `order`."""

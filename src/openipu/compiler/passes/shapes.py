@@ -11,12 +11,18 @@ from openipu.compiler.passes.layout import Order, Stored, drop, identity
 if TYPE_CHECKING:
     from openipu.compiler.passes.rewriter import Rewriter
 
-_ELEMENTWISE = """
-    abs acos acosh add add_any and asin asinh atan atan2 atanh cbrt ceil clamp convert_element_type copy copy_p cos cosh
-    div eq erf erf_inv erfc exp exp2 expm1 floor ge gt integer_pow is_finite le lgamma log log1p logistic lt max min mul
-    ne neg nextafter not or pow reduce_precision rem round rsqrt select_n shift_left shift_right_arithmetic
-    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor
-""".split()
+# fmt: off
+_ELEMENTWISE = (
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan",
+    "atan2", "atanh", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos",
+    "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
+    "floor", "ge", "gt", "integer_pow", "is_finite", "le", "lgamma", "log", "log1p",
+    "logistic", "lt", "max", "min", "mul", "ne", "neg", "nextafter", "not",
+    "or", "pow", "reduce_precision", "rem", "round", "rsqrt", "select_n", "shift_left", "shift_right_arithmetic",
+    "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square", "stop_gradient", "sub", "tan",
+    "tanh", "xor",
+)
+# fmt: on
 
 
 def _elementwise(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
@@ -115,7 +121,7 @@ def _dot_general(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     lhs, rhs = (rewriter.stored(atom) for atom in eqn.invars)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = eqn.params["dimension_numbers"]
     if lhs.permuted and lhs.order[-1] not in lhs_contract and len(lhs.order) - 1 in lhs_contract:
-        # XLA's fast matrix product wants the left operand's summed dimension last; a transpose costs less than losing it.
+        # XLA's fast matrix product wants the left operand's summed dimension last; a transpose is the lesser cost.
         lhs = Stored(rewriter.plain(eqn.invars[0]), identity(len(lhs.order)))
     if not lhs.permuted and not rhs.permuted:
         return None

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used."""
+"""Names that are imported when they are first used."""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -24,3 +24,11 @@ def lazy(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], 
         return sorted(names)
 
     return __getattr__, __dir__
+
+
+def moved(module: str, name: str, target: str) -> Any:
+    """A name of an old module, found in the module `target` if that is installed."""
+    try:
+        return getattr(importlib.import_module(target), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise AttributeError(f"{module}.{name} has moved to {target}, but is not found there: {error}") from error

@@ -30,6 +30,16 @@ class ModelExtension(stages.ModelStages):
         self._ipu.forget()
         self.__original_class__.compile(self, *args, **kwargs)
 
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as a stored model was; Keras does that only for a class with its own `compile`, not with ours."""
+        extended = self.__class__
+        self.__class__ = self.__original_class__  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            self.compile_from_config(config)
+        finally:
+            self.__class__ = extended
+        self._ipu.forget()
+
     def fit(self, x: Any = None, y: Any = None, batch_size: int | None = None, epochs: int = 1,
             verbose: Any = "auto", callbacks: Any = None, validation_split: float = 0.0, validation_data: Any = None,
             shuffle: Any = True, class_weight: Any = None, sample_weight: Any = None, initial_epoch: int = 0,

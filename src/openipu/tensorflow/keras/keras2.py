@@ -7,6 +7,7 @@ import tf_keras
 from tf_keras.src.callbacks import CallbackList
 from tf_keras.src.engine import data_adapter
 from tf_keras.src.engine.training import flatten_metrics_in_order
+from tf_keras.src.mixed_precision import loss_scale_optimizer
 from tf_keras.src.optimizers.legacy import optimizer_v2
 
 Model, Sequential = tf_keras.Model, tf_keras.Sequential
@@ -15,6 +16,16 @@ python_iterables: tuple[type, ...] = (tf_keras.utils.Sequence,)
 unpack = data_adapter.unpack_x_y_sample_weight
 split = data_adapter.train_validation_split
 
+_stock_supports_loss_scaling = loss_scale_optimizer.strategy_supports_loss_scaling
+
+
+def _supports_loss_scaling() -> bool:
+    """Keras 2 has a list of the strategies that may scale losses; ours says so itself."""
+    return getattr(tf.distribute.get_strategy(), "supports_loss_scaling", False) or _stock_supports_loss_scaling()
+
+
+loss_scale_optimizer.strategy_supports_loss_scaling = _supports_loss_scaling
+
 
 def sample_weights(y: Any, class_weight: dict) -> Any:
     """The weight of every example, by its class."""
@@ -22,14 +33,14 @@ def sample_weights(y: Any, class_weight: dict) -> Any:
     return weigh(tf.zeros(1), tf.convert_to_tensor(y))[2]
 
 
-def build(model: Any, spec: Any) -> None:
-    """Create every variable of the model, its loss, metrics and optimizer for data of this spec."""
+def build(model: Any, spec: Any, mode: str = "train") -> None:
+    """Create every variable of the model and, unless it predicts, of its loss, metrics and optimizer."""
     with model._ipu.strategy.scope():
-        _build(model, spec)
+        _build(model, spec, mode)
 
 
-def _build(model: Any, spec: Any) -> None:
-    if not model._is_compiled:
+def _build(model: Any, spec: Any, mode: str) -> None:
+    if not model._is_compiled or mode == "predict":
         if not model.built:
             tf.function(lambda x: model(x, training=False)).get_concrete_function(unpack(spec)[0])
         return
@@ -97,6 +108,11 @@ def begin(model: Any, epochs: int, initial_epoch: int) -> tuple[int, int]:
     """The epochs to train, from and to."""
     model._train_counter.assign(0)
     return initial_epoch, epochs
+
+
+def resume(model: Any, initial_epoch: int, steps: int) -> int:
+    """The first epoch, once a callback may have restored an interrupted training."""
+    return model._maybe_load_initial_counters_from_ckpt(steps, initial_epoch)[0]
 
 
 def advance(model: Any, mode: str, steps: int) -> None:

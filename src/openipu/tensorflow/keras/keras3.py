@@ -1,5 +1,6 @@
 """What differs in Keras 3: how a model is built, its step traced, its optimizer applied, its results read."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -23,10 +24,10 @@ _ROW_OPTIMIZERS = {
 sample_weights = data_adapter_utils.class_weight_to_sample_weights
 
 
-def build(model: Any, spec: Any) -> None:
-    """Create every variable of the model, its loss, metrics and optimizer for data of this spec."""
+def build(model: Any, spec: Any, mode: str = "train") -> None:
+    """Create every variable of the model and, unless it predicts, of its loss, metrics and optimizer."""
     with model._ipu.strategy.scope():
-        if model.compiled:
+        if model.compiled and mode != "predict":
             model._symbolic_build(data_batch=spec)
         elif not model.built:
             keras.src.backend.compute_output_spec(model, _symbolic(unpack(spec)[0]), training=False)
@@ -42,6 +43,9 @@ def gradients(model: Any, data: Any) -> tuple[list, dict]:
         model._loss_tracker.update_state(loss_module.unscale_loss_for_distribution(loss), sample_weight=size)
         loss = model.optimizer.scale_loss(loss)
     logs = model.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+    if not model.trainable_weights:
+        warnings.warn("The model does not have any trainable weights.", stacklevel=2)
+        return [], logs
     return tape.gradient(loss, [v.value for v in model.trainable_weights]), logs
 
 
@@ -77,7 +81,12 @@ def callback_list(callbacks: Any, **kwargs: Any) -> CallbackList:
 def begin(model: Any, epochs: int, initial_epoch: int) -> tuple[int, int]:
     """The epochs to train, from and to."""
     limit = max_epochs()
-    return model._initial_epoch or initial_epoch, min(epochs, limit) if limit else epochs
+    return initial_epoch, min(epochs, limit) if limit else epochs
+
+
+def resume(model: Any, initial_epoch: int, steps: int) -> int:
+    """The first epoch, once a callback may have restored an interrupted training."""
+    return model._initial_epoch or initial_epoch
 
 
 def advance(model: Any, mode: str, steps: int) -> None:

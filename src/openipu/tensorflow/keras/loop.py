@@ -68,6 +68,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
     compiled = compile_mode(model, "train", source, plan)
     model.stop_training = False
     callbacks.on_train_begin()
+    first_epoch = keras.resume(model, first_epoch, steps.count)
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, epochs - first_epoch) as feeds:
         for epoch in range(first_epoch, epochs):
@@ -139,7 +140,7 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     _check_runnable(model, f"{mode}_on_batch", f"make_{mode}_function")
     first = tf.nest.flatten(data.x)[0]
     source = _source(model, attrs.evolve(data, batch_size=len(first)))
-    keras.build(model, source.spec)
+    keras.build(model, source.spec, mode)
     outputs = OutputMode.ALL if mode == "predict" else OutputMode.FINAL
     compiled = compile_mode(model, mode, source, Plan(outputs=outputs))
     if reset_metrics:
@@ -190,7 +191,7 @@ def _prepare(model: Any, mode: str, data: Data, epochs: int = 1) -> tuple[source
     keras = model._ipu.keras
     stages.prepare(model, keras.unpack(source.spec)[0])
     stages.check_pipelinable(model, mode)
-    keras.build(model, source.spec)
+    keras.build(model, source.spec, mode)
     plan, steps = planning.plan(model, mode, source.length, data.steps, epochs)
     return source, plan, steps
 

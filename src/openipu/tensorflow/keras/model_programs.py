@@ -68,7 +68,7 @@ def _train(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any
 
     step = capture(gradients, source.flat_spec, f"the training step of {model.name}")
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in _components(given)]
-    applied = capture(update, specs, f"the optimizer of {model.name}")
+    applied = capture(update, specs, f"the optimizer of {model.name}") if specs else None
     finish, names = (None, None) if own_logs else _results(model)
     program = assemble(
         f"{model.name}/train", source.flat_spec, step, len(specs), applied, finish, _staging(model, plan)

@@ -3,6 +3,7 @@
 from openipu.torch.aten import (  # noqa: F401  (importing a family registers its operations)
     activation,
     contraction,
+    control,
     creation,
     elementwise,
     indexing,

@@ -96,9 +96,9 @@ def _softplus(x: jax.Array, beta: Scalar = 1, threshold: Scalar = 20) -> jax.Arr
 
 
 @op(aten.log_sigmoid_forward)
-def _log_sigmoid(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _log_sigmoid(x: jax.Array) -> tuple[jax.Array, None]:
     # The second result only serves torch's own backward pass.
-    return -jax.nn.softplus(-wide(x)), jnp.zeros((0,), x.dtype)
+    return -jax.nn.softplus(-wide(x)), None
 
 
 @op(aten.hardshrink)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 from jax import lax
+from torch.fx import Node
 
 from openipu.torch.aten.activation import safe_softmax
 from openipu.torch.aten.dtypes import Scalar, is_bool, wide
@@ -105,14 +106,19 @@ def _turned(weight: jax.Array, groups: int) -> jax.Array:
     return lax.rev(weight, range(2, weight.ndim))
 
 
-@op(aten.scaled_dot_product_attention, random=True)
+def _drops(node: Node) -> bool:
+    dropout = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0)
+    return dropout != 0
+
+
+@op(aten.scaled_dot_product_attention, random=_drops)
 def _attention(
     context: Context,
     query: jax.Array,
     key: jax.Array,
     value: jax.Array,
-    mask: jax.Array | None = None,
-    dropout: float = 0.0,
+    attn_mask: jax.Array | None = None,
+    dropout_p: float = 0.0,
     is_causal: bool = False,
     *,
     scale: float | None = None,
@@ -123,14 +129,13 @@ def _attention(
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = wide(jnp.einsum("...qd,...kd->...qk", query, key)) * scale
     if is_causal:
-        mask = jnp.asarray(np.tri(*scores.shape[-2:], dtype=bool))
-    if mask is not None:
-        scores = jnp.where(mask, scores, -jnp.inf) if is_bool(mask) else scores + mask
+        attn_mask = jnp.asarray(np.tri(*scores.shape[-2:], dtype=bool))
+    if attn_mask is not None:
+        scores = jnp.where(attn_mask, scores, -jnp.inf) if is_bool(attn_mask) else scores + attn_mask
         weights = safe_softmax(scores, -1)
     else:
         weights = jax.nn.softmax(scores, axis=-1)
-    if dropout > 0:
-        assert context.key is not None
-        kept = jax.random.bernoulli(context.key, 1 - dropout, weights.shape)
-        weights = jnp.where(kept, weights / (1 - dropout), jnp.zeros_like(weights))
+    if dropout_p > 0:
+        kept = jax.random.bernoulli(context.drawing_key, 1 - dropout_p, weights.shape)
+        weights = jnp.where(kept, weights / (1 - dropout_p), jnp.zeros_like(weights))
     return jnp.einsum("...qk,...kd->...qd", weights.astype(value.dtype), value)

@@ -33,6 +33,11 @@ def to_jax(dtype: torch.dtype) -> np.dtype:
     return jax.dtypes.canonicalize_dtype(_TO_JAX[dtype])
 
 
+def to_numpy(dtype: torch.dtype) -> np.dtype:
+    """The NumPy dtype of a torch dtype."""
+    return _TO_JAX[dtype]
+
+
 def known(dtype: torch.dtype) -> bool:
     """Whether a torch dtype exists in JAX programs of ours (complex and quantised ones do not)."""
     return dtype in _TO_JAX

@@ -2,6 +2,7 @@
 
 import contextlib
 import operator
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +15,11 @@ from torch.fx import Graph, Node
 
 from openipu.errors import UnsupportedError
 from openipu.torch.aten.dtypes import known, to_jax
-from openipu.torch.aten.registry import Context, Lowering, find, reason
+from openipu.torch.aten.registry import Context, Lowering, find_for, reason
 
 Around = Callable[[Node], contextlib.AbstractContextManager]
+
+_TORCH = os.path.dirname(torch.__file__)
 
 # Under this name `capture` notes on a node that torch computes it without gradient.
 STOPPED = "openipu_stopped"
@@ -24,11 +27,12 @@ STOPPED = "openipu_stopped"
 
 @attrs.frozen
 class Step:
-    """One operation to evaluate: a node, how, and its number for random draws."""
+    """One operation to evaluate: a node, how, its number, and whether it draws random numbers."""
 
     node: Node
     lowering: Lowering
     number: int
+    random: bool
 
 
 def steps(graph: Graph) -> list[Step]:
@@ -44,13 +48,13 @@ def steps(graph: Graph) -> list[Step]:
         if node.target is operator.getitem:
             lowering: Lowering | None = Lowering(operator.getitem)
         else:
-            lowering = find(node.target)
+            lowering = find_for(node)
         problem = reason(node.target) if lowering is None else _bad_value(node)
         if problem is not None:
             missing.append((node, problem))
         else:
             assert lowering is not None
-            found.append(Step(node, lowering, len(found)))
+            found.append(Step(node, lowering, len(found), lowering.draws(node)))
     if missing:
         raise UnsupportedError(_complaint(missing))
     return found
@@ -60,13 +64,18 @@ def run(
     todo: Sequence[Step], env: dict[Node, Any], key: jax.Array | None, around: Around | None = None
 ) -> dict[Node, Any]:
     """Evaluate steps in order, adding their values to `env`, which holds those of the graph's placeholders."""
+
+    def lookup(node: Node) -> Any:
+        # The graphs of branches and loops are attributes; their lowerings know them already.
+        return env.get(node) if node.op == "get_attr" else env[node]
+
     for step in todo:
         node, lowering = step.node, step.lowering
-        args = torch.fx.node.map_arg(node.args, env.__getitem__)
-        kwargs = torch.fx.node.map_arg(node.kwargs, env.__getitem__)
+        args = torch.fx.node.map_arg(node.args, lookup)
+        kwargs = torch.fx.node.map_arg(node.kwargs, lookup)
         with contextlib.nullcontext() if around is None else around(node):
             if lowering.context:
-                own = jax.random.fold_in(_given(key, node), step.number) if lowering.random else None
+                own = jax.random.fold_in(_given(key, node), step.number) if step.random else None
                 args = (Context(node, own), *args)
             value = lowering.function(*args, **kwargs)
             if node.target is not operator.getitem:
@@ -131,6 +140,6 @@ def place(node: Node) -> str:
     """The innermost line of the user's own code that produced an operation, as far as torch recorded it."""
     trace = node.meta.get("stack_trace") or ""
     frames = [part.strip() for part in trace.split("File ") if part.strip()]
-    own = [part for part in frames if "/torch/" not in part.split(",")[0].replace("\\", "/")]
+    own = [part for part in frames if not part.strip('"').startswith(_TORCH)]
     chosen = (own or frames or [""])[-1]
     return "File " + " ".join(chosen.split()) if chosen else "(torch recorded no line)"

@@ -41,9 +41,13 @@ def _batch_norm(
     training: bool,
     momentum: float,
     eps: float,
-) -> tuple[jax.Array, ...]:
+) -> tuple[Optional, ...]:
     if not training:
-        return (*_batch_norm_fixed(x, weight, bias, running_mean, running_var, momentum, eps), running_mean, running_var)
+        return (
+            *_batch_norm_fixed(x, weight, bias, running_mean, running_var, momentum, eps),
+            running_mean,
+            running_var,
+        )
     result, mean, inverse, var = _batch_statistics(x, weight, bias, eps)
     count = x.size // x.shape[1]
     unbiased = lax.stop_gradient(var) * (count / max(count - 1, 1))
@@ -80,12 +84,12 @@ def _batch_norm_fixed(
     running_var: jax.Array,
     momentum: float,
     eps: float,
-) -> tuple[jax.Array, ...]:
+) -> tuple[jax.Array, None, None]:
     mean, var = (_per_channel(v, x.ndim) for v in (running_mean, running_var))
     scale, shift = (None if v is None else _per_channel(v, x.ndim) for v in (weight, bias))
     result = _affine((wide(x) - mean) * lax.rsqrt(var + eps), scale, shift)
     # Nobody reads the saved statistics of an evaluation.
-    return result, jnp.zeros((0,)), jnp.zeros((0,))
+    return result, None, None
 
 
 @op(aten.native_layer_norm)
@@ -111,9 +115,7 @@ def _group_norm(
 
 
 @op(aten._fused_rms_norm)
-def _rms_norm(
-    x: jax.Array, shape: Sequence[int], weight: Optional, eps: float | None
-) -> tuple[jax.Array, jax.Array]:
+def _rms_norm(x: jax.Array, shape: Sequence[int], weight: Optional, eps: float | None) -> tuple[jax.Array, jax.Array]:
     data = wide(x)
     eps = float(jnp.finfo(data.dtype).eps) if eps is None else eps
     axes = tuple(range(x.ndim - len(shape), x.ndim))

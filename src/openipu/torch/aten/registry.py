@@ -14,6 +14,8 @@ Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 Target = torch._ops.OpOverload | torch._ops.OpOverloadPacket
 
+Random = bool | Callable[[Node], bool]
+
 
 @attrs.frozen
 class Lowering:
@@ -23,12 +25,16 @@ class Lowering:
       function: takes the operation's arguments (tensors as JAX arrays, all else as torch has it) and returns an array,
         or a tuple with one for each result. The evaluation casts them to the dtypes torch recorded.
       context: whether the function wants a `Context` before the arguments.
-      random: whether the function draws from the context's key.
+      random: whether the function draws from the context's key; may depend on the call.
     """
 
     function: Handler
     context: bool = False
-    random: bool = False
+    random: Random = False
+
+    def draws(self, node: Node) -> bool:
+        """Whether this call draws random numbers."""
+        return self.random(node) if callable(self.random) else self.random
 
 
 @attrs.frozen
@@ -58,34 +64,41 @@ class Context:
         """The dtype of the only result."""
         return to_jax(self.value.dtype)
 
+    @property
+    def drawing_key(self) -> jax.Array:
+        """The random key, where one must have been given."""
+        assert self.key is not None
+        return self.key
+
     def uses(self, index: int) -> bool:
         """Whether anybody reads result number `index` of an operation with several."""
         return any(len(user.args) < 2 or user.args[1] == index for user in self.node.users)
 
 
 _LOWERINGS: dict[str, Lowering] = {}
+_HIGHER: dict[Any, Callable[[Node], Lowering]] = {}
 _REFUSALS: dict[str, str] = {}
 
 
-def op(*targets: Target, context: bool = False, random: bool = False) -> Callable[[H], H]:
+def op(*targets: Target, context: bool = False, random: Random = False) -> Callable[[H], H]:
     """Register a function for ATen operations.
 
     Args:
       targets: overloads (`aten.add.Tensor`), or packets (`aten.add`) to mean every overload without its own function.
       context, random: see `Lowering`; random functions always get the context.
     """
-    return _register([_name(target) for target in targets], context or random, random)
+    return _register([_name(target) for target in targets], context or bool(random), random)
 
 
-def lowering(*names: str, context: bool = False, random: bool = False) -> Callable[[H], H]:
+def lowering(*names: str, context: bool = False, random: Random = False) -> Callable[[H], H]:
     """Register a function for custom operations, named `namespace::name`."""
     for name in names:
         if "::" not in name:
             raise ValueError(f"Expected a name of the form namespace::name. Received: {name!r}.")
-    return _register(list(names), context or random, random)
+    return _register(list(names), context or bool(random), random)
 
 
-def _register(names: list[str], context: bool, random: bool) -> Callable[[H], H]:
+def _register(names: list[str], context: bool, random: Random) -> Callable[[H], H]:
     def register(function: H) -> H:
         for name in names:
             if name in _LOWERINGS:
@@ -94,6 +107,23 @@ def _register(names: list[str], context: bool, random: bool) -> Callable[[H], H]
         return function
 
     return register
+
+
+def higher(target: Any) -> Callable[[H], H]:
+    """Register a function that makes the lowering of one call of an operation on graphs (branches, loops)."""
+
+    def register(make: H) -> H:
+        _HIGHER[target] = make
+        return make
+
+    return register
+
+
+def find_for(node: Node) -> Lowering | None:
+    """The lowering of one call, or None."""
+    if node.target in _HIGHER:
+        return _HIGHER[node.target](node)
+    return find(node.target)
 
 
 def refuse(reason: str, *targets: Target) -> None:

@@ -35,7 +35,9 @@ class _TrainingOptions(OptionsDict):
             )
         return self.set(accumulation_and_replication_reduction_type=ReductionType(reduction_type))
 
-    def setMeanAccumulationAndReplicationReductionStrategy(self, mean_reduction_strategy: MeanReductionStrategy) -> Self:
+    def setMeanAccumulationAndReplicationReductionStrategy(
+        self, mean_reduction_strategy: MeanReductionStrategy
+    ) -> Self:
         """When a mean of gradients is divided."""
         return self.set(meanAccumulationAndReplicationReductionStrategy=mean_reduction_strategy)
 

@@ -1,6 +1,7 @@
 """Options written as text: JSON and files of calls, understood without evaluating any code."""
 
 import ast
+import enum
 import json
 import pathlib
 from collections.abc import Callable
@@ -13,7 +14,9 @@ from openipu.torch.options.base import OptionsDict
 from openipu.torch.options.locations import TensorLocationSettings
 from openipu.torch.options.popart import _PopartOptions
 
-ENUMS = {name: value for name, value in vars(enums).items() if isinstance(value, type) and value.__module__ == enums.__name__}
+ENUMS: dict[str, type[enum.Enum]] = {
+    name: value for name, value in vars(enums).items() if isinstance(value, type) and issubclass(value, enum.Enum)
+}
 
 # What a line of a file may make; everything else in the namespace is out of reach.
 _MAKERS: dict[str, Callable[..., Any]] = {
@@ -123,6 +126,8 @@ def _member(target: Any, name: str) -> Any:
 
 def _enumeration(node: ast.Attribute) -> Any:
     path = ast.unparse(node).split(".")
+    if path[0].isidentifier() and path[0] != "poptorch":
+        raise NameError(f"name '{path[0]}' is not defined")
     if path[:2] == ["poptorch", "enums"]:
         path = ["poptorch", *path[2:]]
     if len(path) == 3 and path[0] == "poptorch" and path[1] in ENUMS:

@@ -1,7 +1,11 @@
 """The backend options that exist, by the type of their value."""
 
-BOOL = frozenset(
-    """
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+BOOL = _names("""
     enableInplaceAmbiguityChecking enableLoadAndOffloadRNGState batchSerializationSettings.concatOnVirtualGraphChange
     batchSerializationSettings.concatOnExecutionPhaseChange batchSerializationSettings.concatOnPipelineStageChange
     strictOpVersions opxAliasChecking opxModifyChecking dotOpNames exportPoplarComputationGraph
@@ -16,10 +20,8 @@ BOOL = frozenset(
     enableSupportedDataTypeCasting groupNormStridedChannelGrouping scheduleNonWeightUpdateGradientConsumersEarly
     replicatedCollectivesSettings.prepareScheduleForMergingCollectives
     replicatedCollectivesSettings.mergeAllReduceCollectives enableExplicitIR
-    """.split()
-)
-UNSIGNED = frozenset(
-    """
+    """)
+UNSIGNED = _names("""
     executionPhaseSettings.phases executionPhaseSettings.stages batchSerializationSettings.factor firstDotOp
     finalDotOp numIOTiles mergeVarUpdateMemThreshold looseThresholdAtPeak accumulationFactor swapLimitScheduler
     globalReplicationFactor globalReplicaOffset defaultBufferingDepth defaultPrefetchBufferingDepth
@@ -29,29 +31,20 @@ UNSIGNED = frozenset(
     subgraphCopyingStrategy accumulationAndReplicationReductionType meanAccumulationAndReplicationReductionStrategy
     automaticLossScalingSettings.gradientTensorTrackingMethod accumulateOuterFragmentSettings.schedule
     patterns_level
-    """.split()
-)
-FLOAT = frozenset(
-    """
+    """)
+FLOAT = _names("""
     outlineSequenceBreakCost outlineThreshold timeLimitScheduler
     automaticLossScalingSettings.thresholdUpperCountProportion automaticLossScalingSettings.binEdgeLocation
-    """.split()
-)
-STRING = frozenset(
-    """
+    """)
+STRING = _names("""
     logDir cachePath partialsTypeMatMuls customCodeletCompileFlags serializedPoprithmsShiftGraphsDir kahnTieBreaker
     saveInitializersToFile
-    """.split()
-)
-SEQUENCE = frozenset(
-    """
+    """)
+SEQUENCE = _names("""
     dotChecks hardwareInstrumentations customCodelets updatableNamedBuffers
     accumulateOuterFragmentSettings.excludedVirtualGraphs
-    """.split()
-)
-MAP = frozenset(
-    "engineOptions reportOptions convolutionOptions matmulOptions lstmOptions gclOptions patterns".split()
-)
+    """)
+MAP = _names("engineOptions reportOptions convolutionOptions matmulOptions lstmOptions gclOptions patterns")
 
 
 def kind_of(value: object) -> tuple[str, frozenset[str]] | None:

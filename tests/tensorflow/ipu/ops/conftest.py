@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 @contextlib.contextmanager
-def configured(replicas):
+def strategy_on(replicas):
     """A strategy on as many virtual IPUs."""
     from tensorflow.python import ipu
 
@@ -23,6 +23,12 @@ def configured(replicas):
 
 
 @pytest.fixture
+def configured():
+    """`with configured(replicas) as strategy`."""
+    return strategy_on
+
+
+@pytest.fixture
 def on_replicas():
     """`run(replicas, function, *arrays)`: what every replica computes, stacked; replica i gets `arrays[...][i]`."""
     from tensorflow.python import ipu
@@ -34,7 +40,7 @@ def on_replicas():
             results = function(*(tf.gather(value, index) for value in stacked))
             return tf.nest.map_structure(lambda r: ipu.all_to_all_op.all_gather(r, replicas), results)
 
-        with configured(replicas) as strategy, strategy.scope():
+        with strategy_on(replicas) as strategy, strategy.scope():
             outputs = strategy.run(program, args=tuple(tf.constant(a) for a in arrays))
         return tf.nest.map_structure(lambda t: t.numpy(), outputs)
 
@@ -46,7 +52,7 @@ def on_device():
     """`run(function, *arrays)`: what a program on one virtual IPU computes."""
 
     def run(function, *arrays):
-        with configured(1) as strategy, strategy.scope():
+        with strategy_on(1) as strategy, strategy.scope():
             program = tf.function(function, jit_compile=True)
             outputs = strategy.run(program, args=tuple(tf.constant(a) for a in arrays))
         return tf.nest.map_structure(lambda t: t.numpy() if tf.is_tensor(t) else t, outputs)

@@ -171,3 +171,38 @@ def test_wrong_numbers_of_replicas_are_refused(on_replicas):
 def test_collectives_outside_of_programs_are_refused():
     with pytest.raises(RuntimeError, match="cross_replica_sum runs in programs for the IPU only"):
         ipu.cross_replica_ops.cross_replica_sum(tf.ones([2]))
+
+
+def test_layers_may_communicate_while_keras_builds_them_with_an_unknown_batch(configured):
+    class Exchange(tf.keras.layers.Layer):
+        def call(self, x):
+            ops = ipu.cross_replica_ops
+            gathered = ipu.all_to_all_op.all_gather(x, 2)
+            swapped = ipu.all_to_all_op.all_to_all(x, 1, 0, 2)
+            return tf.concat([ops.cross_replica_sum(x), gathered[1], tf.reshape(swapped, tf.shape(x))], 1)
+
+    x = np.arange(16, dtype="float32").reshape(8, 2)
+    with configured(2) as strategy, strategy.scope():
+        inputs = tf.keras.Input([2])
+        model = tf.keras.Model(inputs, Exchange()(inputs))
+        received = model.predict(x, batch_size=2, verbose=0)
+    # Micro-batches go to the replicas in turn.
+    pairs = x.reshape(2, 2, 2, 2)
+    total = np.repeat(pairs.sum(1, keepdims=True), 2, axis=1).reshape(8, 2)
+    second = np.repeat(pairs[:, 1:], 2, axis=1).reshape(8, 2)
+    np.testing.assert_array_equal(received[:, :4], np.concatenate([total, second], 1))
+
+
+def test_replicas_communicate_inside_loops_and_branches(on_replicas):
+    def program(x):
+        total = tf.zeros_like(x)
+        for step in tf.range(3):
+            part = ipu.cross_replica_ops.cross_replica_sum(x, 2)
+            if step > 0:
+                part *= tf.cast(ipu.replication_ops.replication_index() + 1, tf.float32)
+            total += part
+        return total
+
+    x = np.array([[1.0], [2.0], [3.0], [4.0]], "float32")
+    received = on_replicas(4, tf.autograph.experimental.do_not_convert(tf.function(program)), x)
+    np.testing.assert_allclose(received[:, 0], [3 * 3, 3 * 5, 7 * 7, 7 * 9])

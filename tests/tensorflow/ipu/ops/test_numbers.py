@@ -103,5 +103,5 @@ def test_quarter_tensors_are_pairs_of_bytes():
     pair.assign([[3, 4], 0])
     assert [x.tolist() for x in pair.numpy()] == [[3, 4], 0]
     assert pair == f8_ops.QuarterTensor(tf.constant([3, 4], tf.uint8), tf.constant(0, tf.uint8))
-    with pytest.raises(TypeError, match="data must be of type uint8. Received: float32"):
+    with pytest.raises(TypeError, match=r"data must be of type uint8\. Received: float32"):
         f8_ops.QuarterTensor(tf.ones([2]), tf.constant(0, tf.uint8))

@@ -100,7 +100,7 @@ def test_changing_a_sequential_model_makes_its_stages_invalid(scope, caplog, cha
         else:
             assert model.pop().name == "c"
     assert "invalid" in caplog.text
-    with pytest.raises(RuntimeError, match="no longer valid"):
+    with pytest.raises(RuntimeError, match=r"no longer valid"):
         stage_count(model)
     model.set_pipeline_stage_assignment([0] * (len(model.layers) - 1) + [1])
     assert stage_count(model) == 2
@@ -108,9 +108,13 @@ def test_changing_a_sequential_model_makes_its_stages_invalid(scope, caplog, cha
 
 def test_subclassed_models_must_be_built_first(scope):
     model = Subclass(name="mine")
-    with pytest.raises(RuntimeError, match="Cannot get pipeline stage assignments for model `mine` which has not been"):
+    with pytest.raises(
+        RuntimeError, match=r"Cannot get pipeline stage assignments for model `mine` which has not been"
+    ):
         model.get_pipeline_stage_assignment()
-    with pytest.raises(RuntimeError, match="Cannot set pipeline stage assignments for model `mine` which has not been"):
+    with pytest.raises(
+        RuntimeError, match=r"Cannot set pipeline stage assignments for model `mine` which has not been"
+    ):
         model.set_pipeline_stage_assignment([])
     model.build((None, 3))
     assert len(model.weights) == 4
@@ -139,7 +143,7 @@ def test_subclassed_models_can_be_built_with_inputs(scope):
                 raise TypeError("integers, please")
             return keras.KerasTensor((*x.shape, 5))
 
-    with pytest.raises(ValueError, match="You cannot pass a plain shape to your model's `build` function"):
+    with pytest.raises(ValueError, match=r"You cannot pass a plain shape to your model's `build` function"):
         Tokens().build((None, 7))
     model = Tokens()
     model.build(keras.Input((7,), dtype="int32"))
@@ -151,7 +155,7 @@ def test_data_that_does_not_fit_the_stages_is_refused(scope):
     model.build((None, 3))
     assign(model, [0, 1])
     prepare(model, keras.KerasTensor((8, 3)))
-    with pytest.raises(RuntimeError, match="The pipeline stage assignments for model mine are no longer valid: "):
+    with pytest.raises(RuntimeError, match=r"The pipeline stage assignments for model mine are no longer valid: "):
         prepare(model, keras.KerasTensor((8, 4)))
 
 
@@ -164,7 +168,7 @@ def test_a_call_that_cannot_be_traced_says_why(scope):
 
     model = Raw()
     model.build((None, 3))
-    with pytest.raises(NotImplementedError, match="cannot be traced on symbolic inputs"):
+    with pytest.raises(NotImplementedError, match=r"cannot be traced on symbolic inputs"):
         model.get_pipeline_stage_assignment()
 
 
@@ -208,7 +212,10 @@ def test_a_gap_is_refused_when_it_matters(scope):
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
-        ([1, 1, 1], "first layer in a pipelined sequential model needs.*0th pipeline stage, however it was assigned to 1"),
+        (
+            [1, 1, 1],
+            "first layer in a pipelined sequential model needs.*0th pipeline stage, however it was assigned to 1",
+        ),
         ([0, 2, 2], "Layer b has been assigned to pipeline stage 2, however the previous layer a .* pipeline stage 0"),
         ([0, 1, 0], "Layer c has been assigned to pipeline stage 0, however the previous layer b .* pipeline stage 1"),
         ([0, 1], r"\(2\) does not match the number of layers in the graph \(3\)"),
@@ -223,11 +230,11 @@ def test_sequential_stages_go_up_one_by_one(scope, stages, message):
 def test_sequential_layers_must_be_in_place_and_have_a_stage(scope):
     model = sequential()
     assignment = model.get_pipeline_stage_assignment()
-    with pytest.raises(ValueError, match="Layer a has not been assigned a pipeline stage."):
+    with pytest.raises(ValueError, match=r"Layer a has not been assigned a pipeline stage."):
         model.set_pipeline_stage_assignment(assignment)
     for item in assignment:
         item.pipeline_stage = 0
-    with pytest.raises(ValueError, match="The provided assignment at index 0 is for layer c"):
+    with pytest.raises(ValueError, match=r"The provided assignment at index 0 is for layer c"):
         model.set_pipeline_stage_assignment(assignment[::-1])
 
 
@@ -245,7 +252,7 @@ def test_nested_models_have_nested_assignments(scope):
         item.pipeline_stage = stage
     model.set_pipeline_stage_assignment([first, second, last])
     assert stages_of(model.get_pipeline_stage_assignment()) == stages
-    with pytest.raises(ValueError, match="for nested model row in outer must be an instance of `FunctionalNested"):
+    with pytest.raises(ValueError, match=r"for nested model row in outer must be an instance of `FunctionalNested"):
         model.set_pipeline_stage_assignment([last, second, last])
 
 
@@ -258,7 +265,7 @@ def test_sequential_models_hold_models(scope):
     assert stages_of([nested]) == [0] * 4
     last.pipeline_stage = 0
     nested.pipeline_stage_assignments[3].pipeline_stage = 1
-    with pytest.raises(ValueError, match="in pipeline stage 0 has a dependency"):
+    with pytest.raises(ValueError, match=r"in pipeline stage 0 has a dependency"):
         model.set_pipeline_stage_assignment([nested, last])
 
 
@@ -301,12 +308,14 @@ def test_pipelined_models_may_not_override_what_runs_them(scope):
     check_pipelinable(model, "test")
     model.build((None, 3))
     check_pipelinable(model, "train")
-    with pytest.raises(RuntimeError, match="`test_step` for the model mine has been overridden.*for pipelined Keras mo"):
+    with pytest.raises(
+        RuntimeError, match=r"`test_step` for the model mine has been overridden.*for pipelined Keras mo"
+    ):
         check_pipelinable(model, "test")
     row = OwnCall([keras.Input((4,)), layers.Dense(3), layers.Dense(3)], name="mine")
     check_pipelinable(row, "train")
     row.set_pipeline_stage_assignment([0, 1])
-    with pytest.raises(RuntimeError, match="`call` for the model mine.*for pipelined Keras Sequential models"):
+    with pytest.raises(RuntimeError, match=r"`call` for the model mine.*for pipelined Keras Sequential models"):
         check_pipelinable(row, "train")
 
 
@@ -314,7 +323,7 @@ def test_a_model_without_call_is_refused(scope):
     class Empty(keras.Model):
         pass
 
-    with pytest.raises(NotImplementedError, match="The function `call` for the model empty has not been implemented"):
+    with pytest.raises(NotImplementedError, match=r"The function `call` for the model empty has not been implemented"):
         check_pipelinable(Empty(name="empty"), "train")
 
 
@@ -325,5 +334,5 @@ def test_stage_scopes_in_the_wrong_order_are_refused_before_running(scope):
     with PipelineStage(0):
         y = layers.Dense(2, name="early")(y)
     model = keras.Model(x, y)
-    with pytest.raises(ValueError, match="Layer early in pipeline stage 0 has a dependency"):
+    with pytest.raises(ValueError, match=r"Layer early in pipeline stage 0 has a dependency"):
         check_pipelinable(model, "train")

@@ -47,7 +47,7 @@ def test_a_layer_without_a_stage_is_refused_when_the_model_is_made(scope):
     with PipelineStage(0):
         y = layers.Dense(3)(x)
     y = layers.Dense(2, name="forgotten")(y)
-    with pytest.raises(ValueError, match="All layers of a pipelined model.*However, forgotten has not been assigned"):
+    with pytest.raises(ValueError, match=r"All layers of a pipelined model.*However, forgotten has not been assigned"):
         keras.Model(x, y)
 
 
@@ -66,18 +66,18 @@ def test_sequential_models_ignore_stages(scope):
 
 
 def test_negative_stages_are_refused_with_the_text_of_the_original():
-    with pytest.raises(ValueError, match="^%d is not a valid pipeline stage.$"):
+    with pytest.raises(ValueError, match=r"^%d is not a valid pipeline stage.$"):
         PipelineStage(-1)
 
 
 def test_stages_need_a_strategy():
-    with pytest.raises(RuntimeError, match="may only be used from within an IPUStrategy context"), PipelineStage(0):
+    with pytest.raises(RuntimeError, match=r"may only be used from within an IPUStrategy context"), PipelineStage(0):
         pass
 
 
 def test_stages_must_not_be_nested_and_end_cleanly(scope):
     before = Operation.__init__, Node.__init__
-    with pytest.raises(RuntimeError, match="Pipeline stages must not be nested."), PipelineStage(0), PipelineStage(1):
+    with pytest.raises(RuntimeError, match=r"Pipeline stages must not be nested."), PipelineStage(0), PipelineStage(1):
         pass
     assert (Operation.__init__, Node.__init__) == before
     with PipelineStage(1):
@@ -165,5 +165,5 @@ def test_a_subclassed_model_without_a_stage_for_a_layer_is_refused(scope):
                 x = self.one(x)
             return self.two(x)
 
-    with pytest.raises(ValueError, match="However, forgotten has not been assigned"):
+    with pytest.raises(ValueError, match=r"However, forgotten has not been assigned"):
         Forgetful().build((None, 4))

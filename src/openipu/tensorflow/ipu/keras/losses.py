@@ -1,12 +1,9 @@
 """The losses of old programs, found in ipu_tensorflow_addons."""
 
-import importlib
 from typing import Any
 
-_ADDONS = "ipu_tensorflow_addons.keras.layers"
+from openipu.tensorflow.ipu.lazy import moved
 
 
 def __getattr__(name: str) -> Any:
-    if name != "CTCLoss":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(_ADDONS).CTCLoss
+    return moved(__name__, name, "ipu_tensorflow_addons.keras.layers")

@@ -27,7 +27,7 @@ def all_to_all(
         if not -x.shape.rank <= axis < x.shape.rank:
             raise ValueError(f"{argument} must be an axis of x, of rank {x.shape.rank}. Received: {argument}={axis}.")
     split, concat = (axis % x.shape.rank for axis in axes.values())
-    if x.shape[split] % replication_factor:
+    if x.shape[split] is not None and x.shape[split] % replication_factor:
         raise ValueError(
             f"The size of x along split_dimension must be a multiple of replication_factor. Received: "
             f"x.shape={x.shape}, split_dimension={split_dimension}, replication_factor={replication_factor}."

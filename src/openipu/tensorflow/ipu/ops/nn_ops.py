@@ -8,7 +8,6 @@ import tensorflow as tf
 from openipu.tensorflow import candidates, ctc
 from openipu.tensorflow.ipu import refused
 from openipu.tensorflow.ipu.ops.functional_ops import outlined_function
-from openipu.tensorflow.shapes import static_shape
 
 globals().update(refused.declare(__name__))
 
@@ -142,8 +141,8 @@ def _ctc(labels: Any, log_probs: tf.Tensor, label_length: Any, data_length: Any,
     wanted = dtype if out_dtype is None else tf.as_dtype(out_dtype)
     if dtype == tf.float32 and wanted == tf.float16:
         raise ValueError(f"out_dtype cannot be float16 when dtype of {argument} is float32.")
-    classes = static_shape(log_probs, argument)[-1]
-    if not -classes <= blank < classes:
+    classes = log_probs.shape[-1]
+    if classes is None or not -classes <= blank < classes:
         raise ValueError(f"blank_index must be one of the {classes} classes. Received: blank_index={blank}.")
     labels, label_length, data_length = (tf.cast(v, tf.int32) for v in (labels, label_length, data_length))
     with tf.name_scope(name or "ctc_loss"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow.shapes import static_shape
+from openipu.tensorflow.shapes import sizes
 
 __all__ = ["dropout"]
 
@@ -41,12 +41,13 @@ def dropout(
         return (x if ref else tf.stop_gradient(x)) * tf.cast(scale, x.dtype)
 
 
-def _noise_shape(x: tf.Tensor, noise_shape: Sequence[int] | None) -> list[int]:
-    shape = static_shape(x, "x")
+def _noise_shape(x: tf.Tensor, noise_shape: Sequence[int] | None) -> list[Any]:
+    shape = sizes(x)
     if noise_shape is None:
         return shape
-    given = [size if wanted is None else int(wanted) for size, wanted in zip(shape, noise_shape, strict=False)]
-    if len(noise_shape) != len(shape) or any(w not in (1, s) for s, w in zip(shape, given, strict=True)):
+    given = [size if wanted is None else wanted for size, wanted in zip(shape, noise_shape, strict=False)]
+    known = [(s, w) for s, w in zip(shape, given, strict=False) if isinstance(s, int) and isinstance(w, int)]
+    if len(noise_shape) != len(shape) or any(wanted not in (1, size) for size, wanted in known):
         raise ValueError(
             f"noise_shape must have, for every axis of x, its size or 1. "
             f"Received: noise_shape={list(noise_shape)}, x of shape {x.shape}."

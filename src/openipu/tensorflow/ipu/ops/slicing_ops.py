@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow.embedding import lookup
+from openipu.tensorflow.shapes import sizes
 
 __all__ = ["sequence_slice", "sequence_slice_pack", "sequence_slice_unpack"]
 
@@ -31,13 +32,13 @@ def sequence_slice(
         raise ValueError(
             f"src and dst inner shapes must match. Received: src of shape {src.shape}, dst of shape {dst.shape}."
         )
-    rows = tf.range(dst.shape[0])[:, None]
+    rows = tf.range(sizes(dst)[0])[:, None]
     inside = (rows >= targets) & (rows < targets + counts)
     number = tf.range(counts.shape[0])
     # The last sequence that covers a row, or -1.
     chosen = tf.reduce_max(tf.where(inside, number, -1), axis=1)
     offset = tf.gather(sources - targets, tf.maximum(chosen, 0))
-    index = tf.clip_by_value(rows[:, 0] + offset, 0, src.shape[0] - 1)
+    index = tf.clip_by_value(rows[:, 0] + offset, 0, sizes(src)[0] - 1)
     written = tf.reshape(chosen >= 0, [-1] + [1] * (dst.shape.rank - 1))
     unused = tf.zeros_like(dst) if zero_unused else tf.stop_gradient(dst)
     return tf.where(written, lookup(src, index), unused)

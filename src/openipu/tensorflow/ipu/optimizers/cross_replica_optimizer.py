@@ -24,9 +24,8 @@ class CrossReplicaOptimizer(IpuOptimizer):
     def __init__(self, opt: tf.compat.v1.train.Optimizer, name: str = "CrossReplicaOptimizer") -> None:
         super().__init__(opt, name)
 
-    def apply_gradients(self, grads_and_vars: GradsAndVars, global_step: Any = None, name: str | None = None) -> Any:
-        """Averages the gradients and gives them to the optimizer inside."""
-        return self._opt.apply_gradients(apply_cross_replica_op(grads_and_vars), global_step, name)
+    def _apply(self, pairs: list[tuple[Any, tf.Variable]], global_step: Any, name: str | None) -> Any:
+        return super()._apply(apply_cross_replica_op(pairs), global_step, name)
 
 
 def apply_cross_replica_op(grads_and_vars: GradsAndVars) -> list[tuple[Any, tf.Variable]]:

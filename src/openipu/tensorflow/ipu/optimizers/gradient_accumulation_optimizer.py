@@ -7,7 +7,7 @@ import tensorflow as tf
 from openipu.tensorflow.accumulation import Accumulators, DtypeRule
 from openipu.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod
 from openipu.tensorflow.ipu.optimizers.cross_replica_optimizer import CrossReplicaOptimizer
-from openipu.tensorflow.ipu.optimizers.ipu_optimizer import GradsAndVars, IpuOptimizer
+from openipu.tensorflow.ipu.optimizers.ipu_optimizer import IpuOptimizer
 
 __all__ = [
     "CrossReplicaGradientAccumulationOptimizer",
@@ -47,14 +47,11 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
             )
         self._accumulators = Accumulators(num_mini_batches, reduction_method, dtype)
 
-    def apply_gradients(self, grads_and_vars: GradsAndVars, global_step: Any = None, name: str | None = None) -> Any:
-        """Adds the gradients up; when there are enough, gives them to the optimizer inside."""
-        given = [(grad, var) for grad, var in grads_and_vars if grad is not None]
+    def _apply(self, pairs: list[tuple[Any, tf.Variable]], global_step: Any, name: str | None) -> Any:
+        given = [(grad, var) for grad, var in pairs if grad is not None]
         if not given:
             raise ValueError("No gradients provided for any variable. Check that the loss depends on the variables.")
         variables = [var for _, var in given]
-        with tf.init_scope():
-            self._opt._create_slots(variables)
 
         def update(gradients: list[tf.Tensor]) -> None:
             self._opt.apply_gradients(list(zip(gradients, variables, strict=True)), global_step, name)

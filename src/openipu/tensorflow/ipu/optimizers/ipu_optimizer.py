@@ -30,8 +30,24 @@ class IpuOptimizer(tf.compat.v1.train.Optimizer):
         return self._opt.compute_gradients(loss, var_list=var_list, **kwargs)
 
     def apply_gradients(self, grads_and_vars: GradsAndVars, global_step: Any = None, name: str | None = None) -> Any:
-        """As of the optimizer inside."""
-        return self._opt.apply_gradients(grads_and_vars, global_step=global_step, name=name)
+        """Gives the gradients to the optimizer inside."""
+        pairs = list(grads_and_vars)
+        self._make_slots([var for grad, var in pairs if grad is not None])
+        return self._apply(pairs, global_step, name)
+
+    def _apply(self, pairs: list[tuple[Any, tf.Variable]], global_step: Any, name: str | None) -> Any:
+        return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
+
+    def _create_slots(self, var_list: list[tf.Variable]) -> None:
+        self._opt._create_slots(var_list)
+
+    def _make_slots(self, variables: list[tf.Variable]) -> None:
+        """Make the slots outside of the function that is being traced, and let it know that it uses them."""
+        with tf.init_scope():
+            self._create_slots(variables)
+        # Optimizers write their slots by handle alone, and a captured function has only variables that were read.
+        for variable in self.variables():
+            tf.convert_to_tensor(variable)
 
     def get_slot(self, *args: Any, **kwargs: Any) -> Any:
         """As of the optimizer inside."""

@@ -24,9 +24,6 @@ __all__ = [
     "ReplicatedMetricReductionMethod",
     "SequentialLayerPipelineStageAssignment",
     "SequentialNestedModelPipelineStageAssignment",
-    "extensions",
-    "layers",
-    "optimizers",
 ]
 
 _SUBMODULES = ("extensions", "layers", "optimizers")
@@ -40,4 +37,4 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def __dir__() -> list[Any]:
-    return list(__all__)
+    return [*__all__, *_SUBMODULES]

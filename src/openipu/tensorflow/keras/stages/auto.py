@@ -161,10 +161,10 @@ def _seconds(cost: Cost, target: Target) -> float:
 
 def _static(flavour: Any, tensor: Any, batch_size: int, name: str) -> tuple[tuple[int, ...], str]:
     shape, dtype = flavour.shape_and_dtype(tensor)
-    shape = tuple(batch_size if d is None and i == 0 else d for i, d in enumerate(shape))
-    if None in shape:
+    known = tuple(d for d in (batch_size if d is None and i == 0 else d for i, d in enumerate(shape)) if d is not None)
+    if len(known) < len(shape):
         raise ValueError(
             f"The input of layer {name} has shape {shape}: all dimensions but the batch must be known to estimate "
             "its cost. Give the sizes when making the model's inputs."
         )
-    return shape, dtype
+    return known, dtype

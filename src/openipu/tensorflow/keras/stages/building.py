@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from openipu.tensorflow.keras.stages import reading
+from openipu.tensorflow.keras.stages import reading, scope
 from openipu.tensorflow.keras.stages.graph import Kind, flavour_of, kind_of
 from openipu.tensorflow.keras.stages.state import state_of
 
@@ -27,10 +27,17 @@ def build(model: Any, inner: Callable[..., None], args: tuple, kwargs: dict[str,
     if symbolic:
         shapes = flavour.map_structure(lambda t: flavour.shape_and_dtype(t)[0], given[0])
         args, kwargs = ((shapes,), {}) if args else ((), dict.fromkeys(kwargs, shapes))
-    if getattr(inner, "_is_default", False) and flavour.has_unbuilt_state(model) and not flavour.in_call():
+    opened = scope.opened()
+    if getattr(inner, "_is_default", False) and not flavour.in_call():
         _run_call(model, inputs, plain=not symbolic)
-    inner(*args, **kwargs)
+    if symbolic and not flavour.BUILDS_FROM_SHAPES:
+        with model._ipu.strategy.scope():
+            flavour.infer(model, inputs)
+    else:
+        inner(*args, **kwargs)
     state_of(model).inputs = inputs
+    if scope.opened() > opened:
+        scope.mark(model)
     # Inside a call the graph is not the one of this model; it is read when it is first needed.
     if not flavour.in_call():
         reading.read_subclass(model)
@@ -38,6 +45,7 @@ def build(model: Any, inner: Callable[..., None], args: tuple, kwargs: dict[str,
 
 def _run_call(model: Any, inputs: Any, plain: bool) -> None:
     flavour = flavour_of(model)
+    state_of(model).called = True
     try:
         with model._ipu.strategy.scope(), flavour.scope(model):
             flavour.infer(model.call, inputs)

@@ -146,7 +146,8 @@ def _bind(flavour: Any, call: Call, nested: Graph) -> list[tuple[Any, Any]] | No
     if nested.kind is not Kind.SUBCLASS:
         given = args[0] if args else kwargs.get("inputs")
         flat = flavour.argument_order(nested.model, given)
-        if {id(t) for t in flat} != {id(t) for t in symbolic}:
+        others = {id(t) for t in flavour.implied_masks(call.node)}
+        if {id(t) for t in flat} != {id(t) for t in symbolic} - others:
             return None
     else:
         flat = symbolic

@@ -106,14 +106,21 @@ def graph_with_nodes(model: Any, kind: Kind, training: bool | None) -> Graph:
     return Graph(
         model,
         kind,
-        tuple(call_of(flavour, node, training) for node in flavour.nodes(holder)),
+        tuple(call_of(flavour, node, training, forced=True) for node in flavour.nodes(holder)),
         tuple(flavour.inputs(holder)),
         tuple(flavour.outputs(holder)),
     )
 
 
-def call_of(flavour: Any, node: Any, training: bool | None) -> Call:
-    """Keras' record of a call as ours, with the graph of the model it calls."""
+def call_of(flavour: Any, node: Any, training: bool | None, forced: bool) -> Call:
+    """Keras' record of a call as ours, with the graph of the model it calls.
+
+    Args:
+      flavour: the Keras it belongs to.
+      node: the record.
+      training: what the model around it is called with.
+      forced: whether that holds even if the call said something else, as in Functional models.
+    """
     from openipu.tensorflow.keras.stages import tracing
 
     layer = flavour.operation(node)
@@ -123,7 +130,7 @@ def call_of(flavour: Any, node: Any, training: bool | None) -> Call:
         node,
         tuple(flavour.node_inputs(node)),
         tuple(flavour.node_outputs(node)),
-        tracing.nested(flavour, node, layer, training) if isinstance(layer, flavour.Model) else None,
+        tracing.nested(flavour, node, layer, training, forced) if isinstance(layer, flavour.Model) else None,
     )
 
 

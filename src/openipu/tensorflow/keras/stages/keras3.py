@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras.src import backend, tree
 from keras.src.backend.common import global_state
-from keras.src.layers.layer import CallContext, might_have_unbuilt_state
+from keras.src.layers.layer import CallContext
 from keras.src.models.functional import Functional as _Functional
 from keras.src.ops.function import map_graph
 from keras.src.ops.node import KerasHistory, Node
@@ -19,6 +19,8 @@ Variable = backend.Variable
 STAGED = (Operation, Node)
 # A layer opens its name scope once to be built and once to be called.
 SCOPES_PER_CALL = 2
+# `build` of a model gets shapes; the dtypes are in the inputs with which `call` has run before.
+BUILDS_FROM_SHAPES = True
 
 
 def models_being_called() -> list[Any]:
@@ -84,12 +86,20 @@ def constants(node: Node) -> list[Any]:
 
 def arguments(node: Node) -> tuple[tuple, dict[str, Any]]:
     """The arguments of the call, with symbolic tensors in them."""
-    return node.arguments.args, node.arguments.kwargs
+    given: Any = node.arguments
+    return given.args, given.kwargs
 
 
 def is_symbolic(value: Any) -> bool:
     """Whether a value stands for a tensor of the graph."""
     return isinstance(value, backend.KerasTensor)
+
+
+def implied_masks(node: Node) -> list[Any]:
+    """The masks among a call's arguments that Keras put there because the inputs carry them anyway."""
+    args, kwargs = arguments(node)
+    carried = {id(mask(t)) for t in tree.flatten(args) if is_symbolic(t)}
+    return [m for m in tree.flatten(kwargs.get("mask")) if id(m) in carried]
 
 
 def is_layer(thing: Any) -> bool:
@@ -114,7 +124,8 @@ def shape_and_dtype(tensor: Any) -> tuple[tuple[int | None, ...], str]:
 
 def run(node: Node, values: dict[int, Any], training: bool | None, force: bool) -> list[Any]:
     """Run one call again on values; `force` gives `training` to every layer, as Functional models do."""
-    args, kwargs = node.arguments.fill_in(values)
+    given: Any = node.arguments
+    args, kwargs = given.fill_in(values)
     if force and training is not None and is_layer(node.operation):
         kwargs = {**kwargs, "training": training}
     return tree.flatten(node.operation(*args, **kwargs))
@@ -208,9 +219,13 @@ def takes_training(model: Any) -> bool:
     return model._call_has_training_arg
 
 
-def trace(model: Any, args: tuple, kwargs: dict[str, Any], flat_inputs: list[Any]) -> tuple[list[Node], Any]:
+def trace(
+    model: Any, args: tuple, kwargs: dict[str, Any], flat_inputs: list[Any], training: bool | None
+) -> tuple[list[Node], Any]:
     """The calls that a subclassed model's `call` makes on symbolic inputs, and what it returns."""
-    with scope(model):
+    # Keras notes in the node what a layer finds out about training from the calls around it.
+    with calling(model) as set_training, scope(model):
+        set_training(training)
         result = model.call(*args, **kwargs)
     made = [t for t in tree.flatten(result) if is_symbolic(t)]
     return _in_order(map_graph(flat_inputs, made)[1]), result
@@ -246,11 +261,6 @@ def regularisers(layer: Any) -> list[Callable[[], Any]]:
     """The weight regularisation losses of a layer."""
     weights = layer.trainable_weights if is_layer(layer) else []
     return [lambda v=v: v.regularizer(v) for v in weights if v.regularizer is not None]
-
-
-def has_unbuilt_state(model: Any) -> bool:
-    """Whether some layer of a subclassed model does not have its weights yet."""
-    return might_have_unbuilt_state(model)
 
 
 def all_layers(model: Any) -> list[Any]:

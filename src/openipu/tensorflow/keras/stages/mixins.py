@@ -75,7 +75,12 @@ class ModelStages:
         if kind_of(self) is Kind.FUNCTIONAL:
             reading.read_functional(self)
 
-    # Keras puts a wrapped `build` into every instance, and only a data descriptor of the class comes before that.
+    def _init_graph_network(self, *args: Any, **kwargs: Any) -> None:
+        """Where Keras 2 makes the graph of a Functional model, which Keras 3 never calls."""
+        self.__original_class__._init_graph_network(self, *args, **kwargs)
+        reading.read_functional(self)
+
+    # Keras 3 puts a wrapped `build` into every instance, and only a data descriptor of the class comes before that.
     @property
     def build(self) -> Callable[..., None]:
         """Create the model's weights for inputs of a shape, or like `keras.Input`s."""

@@ -11,7 +11,7 @@ from openipu.tensorflow.keras.stages.tracing import traced
 def read_functional(model: Any) -> None:
     """Give a Functional model that is being made the stages its layers were made and called in."""
     flavour = flavour_of(model)
-    if not scope.used() or flavour.belongs_to_sequential(model):
+    if not scope.opened() or flavour.belongs_to_sequential(model):
         return
     nodes = flavour.nodes(model)
     inside = [*nodes, *(flavour.operation(n) for n in nodes), *flavour.all_layers(model)]
@@ -48,6 +48,10 @@ def fit_to_data(model: Any, x: Any) -> None:
     flavour, state = flavour_of(model), state_of(model)
     given = flavour.symbolic_like(model, x)
     if state.graph is None:
+        if not state.called:
+            state.called = True
+            with model._ipu.strategy.scope():
+                flavour.infer(model, given)
         state.inputs = given
         read_subclass(model)
         return
@@ -66,7 +70,7 @@ def _check_compatible(model: Any, old: tuple[tuple, str], new: tuple[tuple, str]
 
 
 def _has_scopes(model: Any) -> bool:
-    if not scope.used():
+    if not scope.opened():
         return False
     return scope.opens_stages(model) or any(
         scope.tag(layer) is not None or scope.opens_stages(layer) for layer in flavour_of(model).all_layers(model)

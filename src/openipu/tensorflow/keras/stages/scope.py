@@ -13,7 +13,7 @@ _TAG = "_ipu_stage"
 _OPENS = "_ipu_opens_stages"
 
 _active: int | None = None
-_used = False
+_opened = 0
 
 
 class PipelineStage:
@@ -33,17 +33,18 @@ class PipelineStage:
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> "PipelineStage":
-        global _active, _used
+        global _active, _opened
         if strategies.current() is None:
             raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
         if _active is not None:
             raise RuntimeError("Pipeline stages must not be nested.")
-        _active, _used = self._stage, True
+        _active = self._stage
+        _opened += 1
         for flavour in _flavours():
             for owner in flavour.STAGED:
                 self._undo.append(_hook(owner, self._stage))
             for model in flavour.models_being_called():
-                model.__dict__[_OPENS] = True
+                mark(model)
         return self
 
     def __exit__(
@@ -58,9 +59,14 @@ class PipelineStage:
         _active = None
 
 
-def used() -> bool:
-    """Whether this process has opened any stage."""
-    return _used
+def opened() -> int:
+    """How many stages this process has opened so far."""
+    return _opened
+
+
+def mark(model: Any) -> None:
+    """Note that the model's `call` opens stages."""
+    model.__dict__[_OPENS] = True
 
 
 def tag(thing: Any) -> int | None:

@@ -16,6 +16,7 @@ class StageState:
       inputs: the symbolic inputs a subclassed model was built for, in the structure of its first argument.
       saved: the stages a subclassed model was loaded with, of all layers in post-order, until it is built.
       read: whether stage scopes of a subclassed model have been read.
+      called: whether its `call` has run, so that it is known whether it opens stages.
     """
 
     assignment: list[Any] = attrs.Factory(list)
@@ -24,6 +25,7 @@ class StageState:
     inputs: Any = None
     saved: list[int] | None = None
     read: bool = False
+    called: bool = False
 
 
 def state_of(model: Any) -> StageState:

@@ -41,8 +41,8 @@ class _Table:
         line = ""
         for field, end in zip(fields, self.ends, strict=True):
             # One space at least stays between two columns.
-            line = (line + " " if line else "") + field
-            line = line[: end - (end != self.ends[-1])].ljust(end)
+            width = end - len(line)
+            line += field[: width - (end != self.ends[-1])].ljust(width)
         self.print(line)
 
     def rows(self, assignments: Sequence[Any], last: str = "=") -> None:

@@ -23,13 +23,16 @@ def traced(model: Any, training: bool | None = None) -> Graph:
     if training is None:
         return state.graph
     with model._ipu.strategy.scope():
-        other = _trace(model, (state.inputs,), {}, training)
+        other = _trace(model, (state.inputs,), {}, training, again=True)
     _check_same(state.graph, other, training)
     return other
 
 
-def nested(flavour: Any, node: Any, model: Any, training: bool | None) -> Graph | None:
+def nested(flavour: Any, node: Any, model: Any, training: bool | None, forced: bool) -> Graph | None:
     """The graph of a model that is called by a node; None when it cannot be told and the call is one layer."""
+    given = flavour.arguments(node)[1].get("training")
+    if given is not None and not (forced and training is not None):
+        training = given
     kind = kind_of(model)
     if kind is not Kind.SUBCLASS:
         holder = flavour.graph_model(model)
@@ -38,17 +41,20 @@ def nested(flavour: Any, node: Any, model: Any, training: bool | None) -> Graph 
     traces = node.__dict__.setdefault(_TRACES, {})
     if training not in traces:
         args, kwargs = flavour.arguments(node)
+        kwargs = {name: value for name, value in kwargs.items() if name != "training"}
         try:
-            traces[training] = _trace(model, args, kwargs, training)
+            traces[training] = _trace(model, args, kwargs, training, again=bool(traces))
         except UnsupportedError as error:
             log.info("The model %s is one layer for pipelining: %s", model.name, error)
             traces[training] = None
-        if training is not None and traces[training] is not None:
-            _check_same(traces.get(None) or nested(flavour, node, model, None), traces[training], training)
+        first = next(iter(traces.values()))
+        if first is not None and traces[training] is not None:
+            _check_same(first, traces[training], training)
     return traces[training]
 
 
-def _trace(model: Any, args: tuple, kwargs: dict[str, Any], training: bool | None) -> Graph:
+def _trace(model: Any, args: tuple, kwargs: dict[str, Any], training: bool | None, again: bool = False) -> Graph:
+    """Trace a model's `call`; what is traced `again` leaves no nodes, because assignments name those of the first."""
     flavour = flavour_of(model)
     made: list[Any] = []
 
@@ -59,10 +65,10 @@ def _trace(model: Any, args: tuple, kwargs: dict[str, Any], training: bool | Non
         return made[-1]
 
     args, kwargs = flavour.map_structure(replace, args), flavour.map_structure(replace, kwargs)
-    if training is not None and flavour.takes_training(model) and kwargs.get("training") is None:
+    if training is not None and flavour.takes_training(model) and "training" not in kwargs:
         kwargs = {**kwargs, "training": training}
     try:
-        nodes, structure = flavour.trace(model, args, kwargs, made)
+        nodes, structure = flavour.trace(model, args, kwargs, made, training)
     except (RuntimeError, UnsupportedError):
         raise
     except Exception as error:
@@ -74,22 +80,21 @@ def _trace(model: Any, args: tuple, kwargs: dict[str, Any], training: bool | Non
     graph = Graph(
         model,
         Kind.SUBCLASS,
-        tuple(call_of(flavour, node, training) for node in nodes),
+        tuple(call_of(flavour, node, training, forced=False) for node in nodes),
         tuple(made),
         tuple(t for t in flavour.flatten(structure) if flavour.is_symbolic(t)),
         structure,
     )
-    if training is not None:
+    if again:
         flavour.forget(nodes)
     return graph
 
 
-def _check_same(first: Graph | None, second: Graph, training: bool) -> None:
+def _check_same(first: Graph, second: Graph, training: bool | None) -> None:
     """Stages are assigned once, so the calls must be the same ones whether training or not."""
-    ours = None if first is None else _signature(first)
-    if ours != _signature(second):
+    if _signature(first) != _signature(second):
         raise UnsupportedError(
-            f"The `call` of the model {second.model.name} calls other layers with training={training} than without. "
+            f"The `call` of the model {second.model.name} calls other layers with training={training} than otherwise. "
             "A pipelined model must call the same layers in the same order: let the layers themselves look at "
             "`training`."
         )

@@ -80,9 +80,7 @@ def _check_stage(stage: Any, call: Call) -> None:
 
 def _check_number(stage: Any, name: str) -> None:
     if isinstance(stage, bool) or not isinstance(stage, int) or stage < 0:
-        raise ValueError(
-            f"The pipeline stage of layer {name} must be an integer, counted from 0. Received: {stage!r}."
-        )
+        raise ValueError(f"The pipeline stage of layer {name} must be an integer, counted from 0. Received: {stage!r}.")
 
 
 def _sequential(graph: Graph, given: Sequence[Any]) -> list[Any]:

@@ -1,0 +1,148 @@
+"""Recurrent layers as scans over time, whole instead of taken apart step by step."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+import jax
+import jax.numpy as jnp
+import torch
+from jax import lax
+from torch.fx import Node
+
+from openipu.torch.aten.registry import Context, op
+
+aten = torch.ops.aten
+Arrays = Sequence[jax.Array]
+
+
+@attrs.frozen
+class Weights:
+    """What one direction of one layer multiplies with; absent ones are None."""
+
+    inputs: jax.Array
+    hidden: jax.Array
+    input_bias: jax.Array | None = None
+    hidden_bias: jax.Array | None = None
+    projection: jax.Array | None = None
+
+
+# A cell: (input's share of the gates at one time, state, weights) -> state; the first of a state is the output.
+Cell = Callable[[jax.Array, tuple, Weights], tuple]
+
+
+def _dense(x: jax.Array, weight: jax.Array, bias: jax.Array | None) -> jax.Array:
+    product = lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
+    return product if bias is None else product + bias
+
+
+def _lstm_cell(gates: jax.Array, state: tuple, weights: Weights) -> tuple:
+    hidden, cell = state
+    gates = gates + _dense(hidden, weights.hidden, weights.hidden_bias)
+    enter, forget, new, out = jnp.split(gates, 4, axis=-1)
+    cell = lax.logistic(forget) * cell + lax.logistic(enter) * jnp.tanh(new)
+    hidden = lax.logistic(out) * jnp.tanh(cell)
+    if weights.projection is not None:
+        hidden = _dense(hidden, weights.projection, None)
+    return hidden, cell
+
+
+def _gru_cell(gates: jax.Array, state: tuple, weights: Weights) -> tuple:
+    (hidden,) = state
+    reset, update, new = jnp.split(gates, 3, axis=-1)
+    reset_h, update_h, new_h = jnp.split(_dense(hidden, weights.hidden, weights.hidden_bias), 3, axis=-1)
+    update = lax.logistic(update + update_h)
+    new = jnp.tanh(new + lax.logistic(reset + reset_h) * new_h)
+    return (new + update * (hidden - new),)
+
+
+def _plain_cell(activation: Callable) -> Cell:
+    def cell(gates: jax.Array, state: tuple, weights: Weights) -> tuple:
+        return (activation(gates + _dense(state[0], weights.hidden, weights.hidden_bias)),)
+
+    return cell
+
+
+def _run(cell: Cell, x: jax.Array, state: tuple, weights: Weights, reverse: bool) -> tuple[jax.Array, tuple]:
+    """One direction of one layer over [time, batch, features]."""
+    # One large product for all times is cheaper than one at each step.
+    gates = _dense(x, weights.inputs, weights.input_bias)
+
+    def step(state: tuple, now: jax.Array) -> tuple:
+        state = cell(now, state, weights)
+        return state, state[0]
+
+    last, outputs = lax.scan(step, state, gates, reverse=reverse)
+    return outputs, last
+
+
+def _layers(
+    context: Context,
+    cell: Cell,
+    x: jax.Array,
+    states: Arrays,
+    params: Arrays,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[jax.Array, ...]:
+    unbatched = x.ndim == 2
+    if unbatched:
+        x, states = x[:, None], [state[:, None] for state in states]
+    elif batch_first:
+        x = x.swapaxes(0, 1)
+    directions = 2 if bidirectional else 1
+    each = len(params) // (num_layers * directions)
+    finals = []
+    for layer in range(num_layers):
+        outputs = []
+        for direction in range(directions):
+            number = layer * directions + direction
+            weights = _weights(params[number * each : (number + 1) * each], has_biases)
+            state = tuple(s[number] for s in states)
+            out, last = _run(cell, x, state, weights, reverse=direction == 1)
+            outputs.append(out)
+            finals.append(last)
+        x = outputs[0] if directions == 1 else jnp.concatenate(outputs, axis=-1)
+        if train and dropout > 0 and layer < num_layers - 1:
+            x = _dropped(context, x, dropout, layer)
+    ends = [jnp.stack(group) for group in zip(*finals, strict=True)]
+    if unbatched:
+        return x[:, 0], *(end[:, 0] for end in ends)
+    return x.swapaxes(0, 1) if batch_first else x, *ends
+
+
+def _weights(params: Arrays, has_biases: bool) -> Weights:
+    projection = params[-1] if len(params) == (5 if has_biases else 3) else None
+    biases = params[2:4] if has_biases else ()
+    return Weights(params[0], params[1], *biases, **({} if projection is None else {"projection": projection}))
+
+
+def _dropped(context: Context, x: jax.Array, rate: float, layer: int) -> jax.Array:
+    kept = jax.random.bernoulli(jax.random.fold_in(context.drawing_key, layer), 1 - rate, x.shape)
+    return jnp.where(kept, x / jnp.asarray(1 - rate, x.dtype), jnp.zeros_like(x))
+
+
+def _drops(node: Node) -> bool:
+    _, layers, dropout, train = node.args[3:7]
+    return bool(train) and dropout != 0 and layers != 1
+
+
+@op(aten.lstm.input, random=_drops)
+def _lstm(context: Context, x: jax.Array, states: Arrays, params: Arrays, *settings: Any) -> tuple[jax.Array, ...]:
+    return _layers(context, _lstm_cell, x, states, params, *settings)
+
+
+def _single_state(cell: Cell) -> Callable:
+    def run(context: Context, x: jax.Array, state: jax.Array, params: Arrays, *settings: Any) -> tuple:
+        return _layers(context, cell, x, [state], params, *settings)
+
+    return run
+
+
+op(aten.gru.input, random=_drops)(_single_state(_gru_cell))
+op(aten.rnn_tanh.input, random=_drops)(_single_state(_plain_cell(jnp.tanh)))
+op(aten.rnn_relu.input, random=_drops)(_single_state(_plain_cell(jax.nn.relu)))

@@ -1,0 +1,5 @@
+"""`poptorch.profiling`: names only."""
+
+from openipu.torch.profiling import Channel
+
+__all__ = ["Channel"]

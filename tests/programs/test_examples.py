@@ -1,0 +1,26 @@
+"""Every example runs as a user would run it, with only the dataset variable set, and learns."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "examples" / "keras").glob("*.py"))
+
+
+def run(script: pathlib.Path, **environment: str) -> str:
+    """The standard output of a script."""
+    variables = {**os.environ, "OPENIPU_DATASETS": "sample", "TF_CPP_MIN_LOG_LEVEL": "3", **environment}
+    done = subprocess.run([sys.executable, str(script)], env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda s: s.stem)
+def test_example_learns_the_digits(script):
+    accuracy = float(re.search(r"test accuracy ([\d.]+)", run(script))[1])
+    assert accuracy > (0.85 if script.stem == "custom_training" else 0.9)

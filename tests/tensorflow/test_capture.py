@@ -47,7 +47,7 @@ def test_without_arguments_or_results():
 
 
 def test_what_cannot_be_compiled_is_refused_with_its_name():
-    with pytest.raises(UnsupportedError, match="(?s)parse cannot be compiled for the IPU.*AsString"):
+    with pytest.raises(UnsupportedError, match=r"(?s)parse cannot be compiled for the IPU.*AsString"):
         capture(lambda x: tf.strings.to_number(tf.strings.as_string(x)), [tf.TensorSpec(2)], "parse")
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
     with pytest.raises(UnsupportedError, match="look"):

@@ -177,7 +177,7 @@ def test_refusals(strategy):
         strategy.run(double, (tf.constant(1.0, tf.float64),))
     with pytest.raises(TypeError, match="Unsupported data type for output: float64"):
         strategy.run(double, (tf.constant(1.0),))
-    with pytest.raises(RuntimeError, match="`experimental_run_v2` has been deleted. Use `run` instead."):
+    with pytest.raises(RuntimeError, match=r"`experimental_run_v2` has been deleted. Use `run` instead."):
         strategy.experimental_run_v2(double)
     with strategy.scope():
         kept = tf.Variable(5.0)

@@ -1,6 +1,7 @@
 """One execution as one pure function: scan over updates, over accumulated micro-batches, lanes for replicas."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -68,7 +69,7 @@ def build(program: Program, plan: Plan, platform: str) -> Execution:
     return execution
 
 
-def traced_step(program: Program, plan: Plan) -> tuple[jax.extend.core.ClosedJaxpr, jax.tree_util.PyTreeDef]:
+def traced_step(program: Program, plan: Plan) -> tuple[jax.extend.core.ClosedJaxpr, Any]:
     """The step of one replica as a jaxpr, and the structure of its results."""
     abstract = [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
     with tracing_for(plan.replicas):
@@ -105,11 +106,11 @@ def _update_of(program: Program, plan: Plan) -> Callable | None:
     def apply(shared: Values, local: Values, gradients: Values) -> tuple[Values, Values]:
         lane = local if plan.replicas == 1 else [v[0] for v in local]
         with tracing_for(1):
-            shared, written = update(shared, lane, gradients)
+            new, written = update(shared, lane, gradients)
         local = list(local)
         for index, value in written.items():
             local[index] = value if plan.replicas == 1 else jnp.broadcast_to(value, local[index].shape)
-        return list(shared), local
+        return list(new), local
 
     return apply
 

@@ -1,6 +1,7 @@
 """Compile a step cut into stages: one function for each part, on the device of its stage."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import jax
@@ -17,6 +18,10 @@ from openipu.program import Plan, Program
 from openipu.program.replica import AXIS, tracing_for
 
 
+# One of `jax.devices()`; JAX gives their class no name that type checkers accept.
+Device = Any
+
+
 @attrs.frozen(eq=False)
 class Part:
     """One part of the step, compiled for its device.
@@ -30,7 +35,7 @@ class Part:
     inputs: tuple[core.Var, ...]
     outputs: tuple[core.Var, ...]
     call: Callable
-    device: jax.Device
+    device: Device
 
 
 @attrs.frozen(eq=False)
@@ -42,7 +47,7 @@ class UpdatePart:
     gradients_in: tuple[int, ...]
     shared_out: tuple[int, ...]
     call: Callable
-    device: jax.Device
+    device: Device
 
 
 @attrs.frozen(eq=False)
@@ -66,19 +71,19 @@ class PipelineExecutable:
     updates: tuple[UpdatePart, ...]
     arguments: tuple[tuple[core.Var, ...], ...]
     results: tuple[tuple, ...]
-    homes: tuple[tuple[jax.Device, ...], tuple[jax.Device, ...]]
+    homes: tuple[tuple[Device, ...], tuple[Device, ...]]
     add: Callable
     finish: Callable | None
 
 
-def devices_for(plan: Plan) -> list[jax.Device] | None:
+def devices_for(plan: Plan) -> list[Device] | None:
     """The device of every stage when there are enough of them for stages to run at the same time; None otherwise."""
     if plan.pipeline is None or plan.pipeline.shards < 2 or len(jax.devices()) < plan.pipeline.shards:
         return None
     return [jax.devices()[ipu] for ipu in plan.pipeline.device_mapping]
 
 
-def compile_pipeline(program: Program, plan: Plan, devices: Sequence[jax.Device]) -> PipelineExecutable:
+def compile_pipeline(program: Program, plan: Plan, devices: Sequence[Device]) -> PipelineExecutable:
     """Compile every part of a pipelined program for the device of its stage."""
     training = program.update is not None
     stages = len(devices)
@@ -115,7 +120,7 @@ def _grouped(values: Sequence, sizes: Sequence[int]) -> list[list]:
     return [*groups, list(values[start:])]
 
 
-def _part(segment: Segment, device: jax.Device, plan: Plan, shared: set, gradients: set) -> Part:
+def _part(segment: Segment, device: Device, plan: Plan, shared: set, gradients: set) -> Part:
     evaluate = core.jaxpr_as_fun(passes.optimise(segment.closed, device.platform))
     axes = tuple(None if v in shared else 0 for v in segment.inputs)
     reduced = [v in gradients for v in segment.outputs]
@@ -129,19 +134,19 @@ def _part(segment: Segment, device: jax.Device, plan: Plan, shared: set, gradien
     return Part(segment.inputs, segment.outputs, jax.jit(call), device)
 
 
-def _homes(variables: Sequence[core.Var], parts: Sequence[Part], default: jax.Device) -> tuple[jax.Device, ...]:
+def _homes(variables: Sequence[core.Var], parts: Sequence[Part], default: Device) -> tuple[Device, ...]:
     """The device of the first part that uses each value."""
     return tuple(next((p.device for p in parts if v in p.inputs), default) for v in variables)
 
 
-def _maker(value: object, parts: Sequence[Part]) -> jax.Device:
+def _maker(value: object, parts: Sequence[Part]) -> Device:
     return next((p.device for p in parts if value in p.outputs), parts[0].device)
 
 
 def _updates(
-    program: Program, homes: Sequence[jax.Device], gradients: Sequence[jax.Device], devices: Sequence[jax.Device],
+    program: Program, homes: Sequence[Device], gradients: Sequence[Device], devices: Sequence[Device],
     shared: Sequence[core.Var], parts: Sequence[Part],
-) -> tuple[tuple[UpdatePart, ...], tuple[jax.Device, ...]]:  # fmt: skip
+) -> tuple[tuple[UpdatePart, ...], tuple[Device, ...]]:  # fmt: skip
     """The weight update cut by the stage that owns each value, and the owners."""
     assert program.update is not None
     update = program.update
@@ -210,7 +215,7 @@ def _finish(program: Program, plan: Plan) -> Callable | None:
         return jax.jit(jax.vmap(finish, in_axes=(None, 0), axis_name=AXIS, axis_size=plan.replicas))
 
 
-def sharding_of(device: jax.Device) -> SingleDeviceSharding:
+def sharding_of(device: Device) -> SingleDeviceSharding:
     """Where a value of one stage lives."""
     return SingleDeviceSharding(device)
 

@@ -1,6 +1,7 @@
 """The user's step, captured: pure functions on arrays, the framework gone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import attrs
 import jax
@@ -10,6 +11,10 @@ Arrays = Sequence[jax.Array]
 Step = Callable[[Arrays, Arrays, Arrays, jax.Array], tuple[Arrays, Arrays, Arrays]]
 Update = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, dict[int, jax.Array]]]
 Finish = Callable[[Arrays, Arrays], Arrays]
+
+
+def _sizes(shape: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(int(size) for size in shape)
 
 
 @attrs.frozen
@@ -24,7 +29,7 @@ class Slot:
     """
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] = attrs.field(converter=_sizes)
     dtype: np.dtype = attrs.field(converter=np.dtype)
     seed: bool = False
 

@@ -22,6 +22,7 @@ class Resident:
         self._read = read
         self._write = write
         self._value: jax.Array | None = None
+        self._lanes = 0
         self._changed = False
 
     @property
@@ -45,10 +46,9 @@ class Resident:
         if lanes:
             host = _spread_seed(host, lanes) if seed else np.broadcast_to(host, (lanes, *host.shape))
         # A copy: the host's buffer may be changed in place while the device still reads it.
-        self._value = jax.device_put(np.array(host), sharding)
-        self._lanes = lanes
-        self._changed = False
-        return self._value
+        placed = jax.device_put(np.array(host), sharding)
+        self._value, self._lanes, self._changed = placed, lanes, False
+        return placed
 
     def give(self, value: jax.Array, lanes: int = 0) -> None:
         """The execution's new value; it stays on the device."""

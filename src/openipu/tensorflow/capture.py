@@ -47,7 +47,10 @@ class Captured:
         return [v for v in self.variables if v is not None]
 
     def __call__(
-        self, arguments: Sequence[jax.Array], values: dict[int, jax.Array], key: jax.Array | None = None,
+        self,
+        arguments: Sequence[jax.Array],
+        values: dict[int, jax.Array],
+        key: jax.Array | None = None,
         within: Within | None = None,
     ) -> tuple[list[jax.Array], dict[int, jax.Array]]:
         """Evaluate on arrays.
@@ -61,9 +64,7 @@ class Captured:
         Returns:
           The results, flat, and the new values of the variables that were assigned.
         """
-        extra = [
-            values[id(v)] if v is not None else c for v, c in zip(self.variables, self.constants, strict=True)
-        ]
+        extra = [values[id(v)] if v is not None else c for v, c in zip(self.variables, self.constants, strict=True)]
         outputs = self.lowered(*arguments, *extra, key=key, within=within)
         written = {id(self._variable(i)): outputs[o] for o, i in self.lowered.aliases.items()}
         return list(outputs[: self.results]), written

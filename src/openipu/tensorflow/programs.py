@@ -107,7 +107,7 @@ def assemble(
         name=name,
         shared=tuple(_slot(v) for v in shared),
         local=tuple(_slot(v) for v in local),
-        batch=tuple(Slot(s.name or f"input_{i}", tuple(s.shape), s.dtype.as_numpy_dtype) for i, s in enumerate(specs)),
+        batch=tuple(Slot(s.name or f"input_{i}", s.shape, s.dtype.as_numpy_dtype) for i, s in enumerate(specs)),
         step=run_step,
         update=run_update if update is not None else None,
         finish=run_finish if finish is not None else None,
@@ -118,7 +118,7 @@ def assemble(
 
 def _slot(variable: tf.Variable) -> Slot:
     seed = any(name in variable.name for name in _SEED_NAMES)
-    return Slot(variable.name, tuple(variable.shape), dtype_on_device(variable), seed)
+    return Slot(variable.name, variable.shape, dtype_on_device(variable), seed)
 
 
 def _unique(variables: Sequence[tf.Variable]) -> list[tf.Variable]:

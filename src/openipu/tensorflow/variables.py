@@ -28,10 +28,13 @@ def resident(variable: tf.Variable) -> Resident:
     if found is None:
         _watch_functions()
         handle = variable.__dict__["_handle"]
-        found = variable.__dict__[_KEY] = Resident(
-            read=lambda: raw.read_variable_op(handle, variable.dtype).numpy(),
-            write=lambda value: raw.assign_variable_op(handle, tf.constant(value, variable.dtype)),
-        )
+        dtype = variable.dtype
+
+        def write(value: np.ndarray) -> None:
+            raw.assign_variable_op(handle, tf.constant(value, dtype))
+
+        found = Resident(read=lambda: raw.read_variable_op(handle, dtype).numpy(), write=write)
+        vars(variable)[_KEY] = found
         variable.__class__ = _adopted_class(variable.__class__)
     return found
 

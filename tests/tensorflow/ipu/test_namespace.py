@@ -14,8 +14,8 @@ ROOT = "tensorflow.python.ipu"
 NAMES = pathlib.Path(__file__).with_name("public_names.txt").read_text().split()
 # They came with TensorFlow's estimators, which are gone.
 GONE = {"ipu_compiler.estilib", "ipu_compiler.ipu_estimator"}
-# Modules that were visible in others because these imported them, and the class behind the strategy.
-INSIDES = {"ipu_strategy.IPUExtendedV1", "utils.dataset_extractor", "utils.ipu_infeed_queue"}
+# Modules that were visible in others because these imported them.
+INSIDES = {"utils.dataset_extractor", "utils.ipu_infeed_queue"}
 
 
 def resolve(name):

@@ -62,7 +62,7 @@ def train_reference(model, x, y, replicas: int = 1, accumulation: int = 1, mean:
     for start in range(0, len(elements), replicas * accumulation):
         total = [tf.zeros(v.shape) for v in model.trainable_variables]
         for number in range(start, start + replicas * accumulation):
-            statistics = [np.array(v) for v in model.non_trainable_variables]
+            statistics = [v.numpy() for v in model.non_trainable_variables]
             with tf.GradientTape() as tape:
                 loss = loss_of(elements[number][1], model(elements[number][0], training=True))
             gradients = tape.gradient(loss, [v.value for v in model.trainable_variables])

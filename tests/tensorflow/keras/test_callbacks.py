@@ -40,7 +40,8 @@ class Diary(keras.callbacks.Callback):
 def test_order_and_indices_with_four_steps_an_execution(model):
     diary = Diary()
     model.fit(X, Y, batch_size=8, epochs=1, verbose=0, callbacks=[diary], validation_data=(X, Y))
-    assert [e for e in diary.entries if e[0] not in ("on_train_begin", "on_train_end", "on_test_begin", "on_test_end")] == [
+    outer = ("on_train_begin", "on_train_end", "on_test_begin", "on_test_end")
+    assert [entry for entry in diary.entries if entry[0] not in outer] == [
         ("on_epoch_begin", 0),
         ("on_train_batch_begin", 0), ("on_train_batch_end", 3),
         ("on_train_batch_begin", 4), ("on_train_batch_end", 7),
@@ -154,7 +155,7 @@ def test_files_that_callbacks_write(model, strategy, tmp_path):
         X, Y, batch_size=8, epochs=2, verbose=0,
         callbacks=[
             keras.callbacks.ModelCheckpoint(checkpoints[0]),
-            keras.callbacks.ModelCheckpoint(checkpoints[1], save_weights_only=True, monitor="loss", save_best_only=True),
+            keras.callbacks.ModelCheckpoint(checkpoints[1], "loss", save_weights_only=True, save_best_only=True),
             keras.callbacks.CSVLogger(tmp_path / "log.csv"),
             keras.callbacks.TerminateOnNaN(),
         ],

@@ -46,14 +46,14 @@ CASES = {
         {"x": X, "y": Y, "batch_size": 12}, ValueError,
         r"`steps_per_execution` \(3\) must be a divisor of the number of batches \(4\) in the dataset provided\.",
     ),
-    "dynamic batch": ({"x": EXAMPLES.batch(8)}, ValueError, r"\(None, 5\) which is not fully defined.*drop_remainder=True"),
+    "dynamic batch": ({"x": EXAMPLES.batch(8)}, ValueError, r"\(None, 5\) which is not fully defined.*drop_remainder"),
     "unknown length": (
         {"x": BATCHED.filter(lambda x, y: True)}, ValueError, "Could not infer the size of the data. You must specify",
     ),
     "infinite": ({"x": BATCHED.repeat()}, ValueError, "infinitely repeating dataset"),
-    "too few": ({"x": BATCHED, "steps_per_epoch": 9}, ValueError, "at least 9 batches .currently it can only generate 6"),
+    "too few": ({"x": BATCHED, "steps_per_epoch": 9}, ValueError, "at least 9 batches .* only generate 6"),
     "too few for all epochs": (
-        {"x": BATCHED, "steps_per_epoch": 3, "epochs": 3}, ValueError, "at least 9 batches .currently it can only generate 6",
+        {"x": BATCHED, "steps_per_epoch": 3, "epochs": 3}, ValueError, "at least 9 batches .* only generate 6",
     ),
     "generator": ({"x": ((X, Y) for _ in range(3))}, ValueError, "of type `<class 'generator'>`.*from_generator"),
     "python dataset": ({"x": Generated()}, ValueError, "Generated.*not compatible with the IPU's requirement"),
@@ -129,7 +129,7 @@ def test_eager_models(strategy):
         model = keras.Sequential([layers.Input((5,)), layers.Dense(2)])
         model.compile("sgd", "mse", run_eagerly=True)
     for call in (model.fit, model.evaluate, model.predict):
-        with pytest.raises(RuntimeError, match="cannot run eagerly when using `IPUStrategy`. Set `run_eagerly=False`"):
+        with pytest.raises(RuntimeError, match=r"cannot run eagerly when using `IPUStrategy`. Set `run_eagerly=False`"):
             call(X, batch_size=8)
 
 

@@ -230,7 +230,7 @@ def test_own_steps(strategy):
         model.compile("sgd", "mse")
         other = OwnTestStep()
         other.compile("sgd", "mse")
-    with pytest.raises(RuntimeError, match="The function `train_step` for the model .* has been overridden"):
+    with pytest.raises(RuntimeError, match=r"The function `train_step` for the model .* has been overridden"):
         model.fit(X, Y, batch_size=8)
     other.fit(X, Y, batch_size=8, verbose=0)
     logs = other.evaluate(X, Y, batch_size=8, verbose=0, return_dict=True)

@@ -54,7 +54,11 @@ def _tensors(result):
 
 def to_array(tensor):
     tensor = tensor.detach()
-    return jnp.asarray(tensor.float().numpy(), jnp.bfloat16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+    return (
+        jnp.asarray(tensor.float().numpy(), jnp.bfloat16)
+        if tensor.dtype == torch.bfloat16
+        else tensor.numpy(force=True)
+    )
 
 
 def assert_like_torch(function, *tensors, gradient=True, rtol=1e-4, atol=1e-5):

@@ -32,7 +32,9 @@ BY_NAME = {name_of(info): info for info in op_db}
 def calls(info, dtype, count):
     """Up to `count` pairs (function, tensors) for one entry of the table."""
     torch.manual_seed(0)
-    for sample in itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd), count):
+    for sample in itertools.islice(
+        info.sample_inputs("cpu", dtype, requires_grad=info.supports_autograd and dtype.is_floating_point), count
+    ):
         leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
         places = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
 

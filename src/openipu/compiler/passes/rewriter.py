@@ -7,14 +7,14 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes import convolution, pooling, random, shapes
+from openipu.compiler.passes import convolution, pooling, shapes
 from openipu.compiler.passes.jaxprs import Atom, fresh, has_subjaxprs, map_subjaxprs, read, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
 
 Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
 
 # A rule returns how the equation's results are stored after emitting what computes them, or None to leave it alone.
-_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **random.RULES}
+_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES}
 
 
 def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:

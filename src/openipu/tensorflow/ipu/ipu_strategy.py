@@ -1,7 +1,8 @@
 """The strategy under the name IPU programs know it by."""
 
-from openipu.tensorflow.strategy import IPUStrategyV1
+from openipu.tensorflow.strategy import IPUExtended, IPUStrategyV1
 
 IPUStrategy = IPUStrategyV1
+IPUExtendedV1 = IPUExtended
 
-__all__ = ["IPUStrategy", "IPUStrategyV1"]
+__all__ = ["IPUExtendedV1", "IPUStrategy", "IPUStrategyV1"]

@@ -111,7 +111,7 @@ def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str) -
 def from_dataset(dataset: tf.data.Dataset) -> DatasetSource:
     """A source from a dataset, float64 cast to float32."""
     if any(s.dtype == tf.float64 for s in tf.nest.flatten(dataset.element_spec) if isinstance(s, tf.TensorSpec)):
-        dataset = dataset.map(lambda *e: tf.nest.map_structure(_single, e if len(e) > 1 else e[0]))
+        dataset = dataset.map(_narrow)
     for spec in tf.nest.flatten(dataset.element_spec):
         if not isinstance(spec, tf.TensorSpec):
             raise ValueError(
@@ -155,6 +155,10 @@ def _check_specs(specs: Sequence[tf.TensorSpec]) -> None:
 def _array(leaf: Any) -> np.ndarray:
     array = np.asarray(leaf)
     return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _narrow(*element: Any) -> Any:
+    return tf.nest.map_structure(_single, element if len(element) != 1 else element[0])
 
 
 def _single(tensor: tf.Tensor) -> tf.Tensor:

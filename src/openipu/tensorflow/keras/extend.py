@@ -10,6 +10,7 @@ from openipu.tensorflow import strategy as strategies
 from openipu.tensorflow.keras import saving, stages
 
 _extended: dict[type, type] = {}
+_watched: list[Any] = []
 
 
 def install() -> None:
@@ -25,8 +26,10 @@ def install() -> None:
         _watch(keras3)
 
 
-@functools.cache
-def _watch(flavour: ModuleType) -> None:
+def _watch(flavour: Any) -> None:
+    if flavour in _watched:
+        return
+    _watched.append(flavour)
     construct = flavour.Model.__new__
 
     @functools.wraps(construct)
@@ -72,4 +75,7 @@ def _extended_class(original: type, flavour: ModuleType) -> type:
             "_ipu_keras": flavour,
         }
         _extended[original] = type(original)(original.__name__, (original, base), names)
+        if original in flavour.registered_names:
+            # So that what is saved can be loaded without naming the class.
+            flavour.registered_names[_extended[original]] = flavour.registered_names[original]
     return _extended[original]

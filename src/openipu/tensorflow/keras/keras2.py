@@ -12,6 +12,7 @@ from tf_keras.src.optimizers.legacy import optimizer_v2
 
 Model, Sequential = tf_keras.Model, tf_keras.Sequential
 Functional = tf_keras.src.engine.functional.Functional
+registered_names: dict[type, str] = tf_keras.src.saving.object_registration._GLOBAL_CUSTOM_NAMES
 python_iterables: tuple[type, ...] = (tf_keras.utils.Sequence,)
 unpack = data_adapter.unpack_x_y_sample_weight
 split = data_adapter.train_validation_split
@@ -80,7 +81,7 @@ def gradients(model: Any, data: Any) -> tuple[list, dict]:
 
 
 def takes_rows(model: Any) -> bool:
-    """Whether the optimizer gets an embedding's gradient row by row: Keras 2 sums equal rows, as the dense form does."""
+    """Keras 2 sums equal rows of an embedding's gradient, as the dense form does, so optimizers get that."""
     return False
 
 

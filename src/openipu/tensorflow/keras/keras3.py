@@ -13,6 +13,7 @@ from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
 Model, Sequential = keras.Model, keras.Sequential
 Functional = keras.src.models.functional.Functional
+registered_names: dict[type, str] = keras.src.saving.object_registration.GLOBAL_CUSTOM_NAMES
 python_iterables: tuple[type, ...] = (keras.utils.PyDataset,)
 unpack = data_adapter_utils.unpack_x_y_sample_weight
 split = array_slicing.train_validation_split

@@ -131,7 +131,7 @@ def predict(model: Any, data: Data, verbose: Any, callbacks: Any) -> Any:
             if model.stop_predicting:
                 break
     callbacks.on_predict_end()
-    return _pack(compiled, [np.concatenate(p) if len(p) > 1 else p[0] for p in zip(*parts, strict=True)])
+    return _pack(compiled, [np.concatenate(p) for p in zip(*parts, strict=True)])
 
 
 def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict: bool) -> Any:

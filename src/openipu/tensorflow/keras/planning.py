@@ -121,7 +121,7 @@ def _accumulation_dtypes(model: Any, pipeline: Pipeline | None) -> tuple[str | N
         return None
     variables: Sequence = model._ipu.keras.trainable(model)
     if callable(given) and not isinstance(given, (tf.DType, type)):
-        chosen = [given(v) for v in variables]
+        chosen: list[Any] = [given(v) for v in variables]
     else:
         chosen = [given] * len(variables)
     return tuple(None if d is None else tf.as_dtype(d).name for d in chosen)

@@ -56,10 +56,11 @@ def _arange(context: Context, start: Scalar, end: Scalar, step: Scalar = 1, **_:
     return jnp.asarray(np.asarray(start + np.arange(size) * step), context.dtype)
 
 
-@op(aten.linspace.default, context=True)
-def _linspace(context: Context, start: Scalar, end: Scalar, steps: int, **_: Any) -> jax.Array:
-    values = np.linspace(start, end, steps)
-    return jnp.asarray(values, context.dtype)
+@op(aten.linspace, context=True)
+def _linspace(context: Context, start: Any, end: Any, steps: int, **_: Any) -> jax.Array:
+    if isinstance(start, bool | int | float) and isinstance(end, bool | int | float):
+        return jnp.asarray(np.linspace(start, end, steps), context.dtype)
+    return jnp.linspace(start, end, steps, dtype=context.dtype)
 
 
 @op(aten.eye.default, context=True)

@@ -269,6 +269,17 @@ def _round_decimals(x: jax.Array, decimals: int) -> jax.Array:
     return jnp.round(x, decimals) if is_float(x) else x
 
 
+@op(aten.angle)
+def _angle(x: jax.Array) -> jax.Array:
+    x = float_value(x)
+    return lax.stop_gradient(jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0)))
+
+
+@op(aten.polygamma)
+def _polygamma(n: int, x: jax.Array) -> jax.Array:
+    return jax.scipy.special.polygamma(n, float_value(x))
+
+
 @op(aten.hypot)
 def _hypot(a: jax.Array, b: jax.Array) -> jax.Array:
     return jnp.hypot(*promote(a, b, floating=True))

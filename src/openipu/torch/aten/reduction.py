@@ -144,9 +144,10 @@ def safe_sqrt(x: jax.Array) -> jax.Array:
 
 
 @op(aten.linalg_vector_norm)
-def _vector_norm(
+def vector_norm(
     x: jax.Array, order: Scalar = 2, dims: Dims = None, keep: bool = False, *, dtype: torch.dtype | None = None
 ) -> jax.Array:
+    """A norm over dimensions, with gradient 0 where it is 0."""
     x = wide(accumulator(x, dtype))
     axes = axes_of(x, dims)
     if order == 2:

@@ -77,6 +77,15 @@ def _diagonal(x: jax.Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ja
     return jnp.diagonal(x, offset, dim1, dim2)
 
 
+@op(aten.diagonal_scatter)
+def _diagonal_scatter(x: jax.Array, source: jax.Array, offset: int = 0, dim1: int = 0, dim2: int = 1) -> jax.Array:
+    size = source.shape[-1]
+    rows = np.arange(size) + max(-offset, 0)
+    columns = np.arange(size) + max(offset, 0)
+    moved = jnp.moveaxis(x, (dim1, dim2), (-2, -1))
+    return jnp.moveaxis(moved.at[..., rows, columns].set(source.astype(x.dtype)), (-2, -1), (dim1, dim2))
+
+
 @op(aten.cat)
 def _cat(tensors: Sequence[jax.Array], dim: int = 0) -> jax.Array:
     # torch lets empty vectors join anything.

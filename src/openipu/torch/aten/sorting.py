@@ -80,6 +80,22 @@ def _median(x: jax.Array) -> jax.Array:
     return _median_dim(x.reshape(-1), 0)[0]
 
 
+@op(aten.nanmedian.dim)
+def _nanmedian_dim(x: jax.Array, dim: int, keep: bool = False) -> tuple[jax.Array, jax.Array]:
+    if not x.ndim or not is_float(x):
+        return _median_dim(x, dim, keep)
+    # NaN sorts last, so the rank counts only the others.
+    rank = jnp.maximum(jnp.sum(~jnp.isnan(x), axis=dim, keepdims=True) - 1, 0) // 2
+    index = jnp.take_along_axis(order(x, dim, False), rank, axis=dim)
+    value = jnp.take_along_axis(x, index, axis=dim)
+    return (value, index) if keep else (value.squeeze(dim), index.squeeze(dim))
+
+
+@op(aten.nanmedian.default)
+def _nanmedian(x: jax.Array) -> jax.Array:
+    return _nanmedian_dim(x.reshape(-1), 0)[0]
+
+
 @op(aten.searchsorted.Tensor, aten.searchsorted.Scalar)
 def _searchsorted(
     sequence: jax.Array,

@@ -1,0 +1,83 @@
+"""A user's module behind an entrance of flat tensors, so that any structure of arguments and results is captured."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from openipu.torch import structures
+from openipu.torch.exceptions import Error
+
+PREFIX = "model."
+
+
+class Entry(torch.nn.Module):
+    """Takes flat tensors, calls the user's module with its own arguments, returns flat tensors.
+
+    Attributes:
+      result: what the module returned while it was captured.
+      places: for every leaf of the result the number of the flat tensor, or None for a leaf that is no tensor.
+    """
+
+    def __init__(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        super().__init__()
+        self.model = model
+        # What captures a module sets its training flag by the outermost one.
+        self.training = model.training
+        self._arguments = (args, kwargs)
+        self.result: Any = None
+        self.places: list[int | None] = []
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        given = iter(tensors)
+        leaves = [next(given) if is_input(leaf) else leaf for leaf in structures.leaves(self._arguments)]
+        args, kwargs = structures.rebuild(self._arguments, leaves)
+        before = _bindings(self.model)
+        result = self.model(*args, **kwargs)
+        _check_bindings(before, _bindings(self.model), self.model)
+        flat: list[torch.Tensor] = []
+        self.places = []
+        for leaf in structures.leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.places.append(len(flat))
+                flat.append(leaf)
+            else:
+                self.places.append(None)
+        self.result = result
+        return tuple(flat)
+
+    def restore(self, flat: list[torch.Tensor]) -> Any:
+        """The module's result, with the given tensors."""
+        kept = structures.leaves(self.result)
+        leaves = [old if place is None else flat[place] for old, place in zip(kept, self.places, strict=True)]
+        return structures.rebuild(self.result, leaves)
+
+
+def is_input(leaf: Any) -> bool:
+    """Whether a leaf of the arguments is fed at every call, rather than compiled in."""
+    return isinstance(leaf, torch.Tensor)
+
+
+def _bindings(model: torch.nn.Module) -> dict[tuple[str, str], torch.Tensor]:
+    return {(kind, name): tensor for kind, name, tensor in _named(model)}
+
+
+def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        yield "Parameter", name, tensor
+    for name, tensor in model.named_buffers(remove_duplicate=False):
+        yield "Buffer", name, tensor
+
+
+def _check_bindings(before: dict, after: dict, model: torch.nn.Module) -> None:
+    for (kind, name), tensor in before.items():
+        if isinstance(model.get_submodule(name.rpartition(".")[0]), torch.nn.modules.batchnorm._BatchNorm):
+            continue
+        if (kind, name) not in after:
+            raise Error(f"{kind} {name} is removed from the model when calling the forward method.")
+        if after[kind, name] is not tensor:
+            raise Error(
+                f"{kind} {name} is reassigned within the model when calling the forward method. This is not supported. "
+                f"Consider using self.{name}.copy_(src) to copy data from a source tensor, where src is the name of "
+                "the source tensor."
+            )

@@ -1,0 +1,83 @@
+"""What torch functions mean while a module is captured for an IPU: losses marked, weights cast, devices one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+from openipu.torch import loss
+from openipu.torch.exceptions import Error
+
+# Functions whose weights follow the type of the activations, and where the weights are among their arguments.
+_WEIGHTED: dict[Callable, tuple[tuple[int, str], ...]] = {
+    **dict.fromkeys(
+        (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d),
+        ((1, "weight"), (2, "bias")),
+    ),
+    F.layer_norm: ((2, "weight"), (3, "bias")),
+    F.group_norm: ((2, "weight"), (3, "bias")),
+}
+_ITEM = {torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__bool__, torch.Tensor.__float__, torch.Tensor.__int__}
+
+
+class IpuSemantics(TorchFunctionMode):
+    """Redirects the functions that behave differently on an IPU; active while a module is captured."""
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _ITEM:
+            name = "item" if func is torch.Tensor.item else func.__name__.strip("_")
+            raise Error(
+                f"aten::{name} is only supported in eager mode, but was intercepted in a static graph. This means an "
+                "operation in the graph tried to convert an IPU tensor to a Python value, or to decide by it."
+            )
+        if _moves_to_cpu(func, args, kwargs):
+            raise Error(
+                'Illegal move to CPU (via `.to("cpu")`) when using the dispatcher. Instead, return this output as an '
+                "IPU tensor."
+            )
+        args, kwargs = _on_one_device(func, args, kwargs)
+        if func in _WEIGHTED:
+            args, kwargs = _cast_weights(_WEIGHTED[func], args, kwargs)
+        return (loss.marked(func) or func)(*args, **kwargs)
+
+
+def _moves_to_cpu(func: Callable, args: tuple, kwargs: dict) -> bool:
+    # A torch.device may well be the device of another tensor, which user code cannot tell from the IPU here.
+    return func is torch.Tensor.cpu or (func is torch.Tensor.to and "cpu" in (*_texts(args[1:]), kwargs.get("device")))
+
+
+def _texts(values: tuple) -> list[str]:
+    return [value for value in values if isinstance(value, str)]
+
+
+def _on_one_device(func: Callable, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """The arguments with the device "ipu" replaced by the one that captured tensors are on."""
+    if "device" in kwargs and _is_ipu(kwargs["device"]):
+        kwargs["device"] = "cpu"
+    if func is torch.Tensor.to:
+        args = tuple(torch.device("cpu") if _is_ipu(value) else value for value in args)
+    return args, kwargs
+
+
+def _is_ipu(device: Any) -> bool:
+    if isinstance(device, str):
+        return device == "ipu" or device.startswith("ipu:")
+    return isinstance(device, torch.device) and device.type == "ipu"
+
+
+def _cast_weights(places: tuple[tuple[int, str], ...], args: tuple, kwargs: dict) -> tuple[tuple, dict]:
+    """The arguments with weights in the type of the activation, in which such operations compute on an IPU."""
+    wanted = args[0].dtype if args else kwargs["input"].dtype
+    halves = (torch.float16, torch.float32)
+    changed = list(args)
+    for position, name in places:
+        value = changed[position] if position < len(changed) else kwargs.get(name)
+        if isinstance(value, torch.Tensor) and value.dtype != wanted and {value.dtype, wanted} <= set(halves):
+            if position < len(changed):
+                changed[position] = value.to(wanted)
+            else:
+                kwargs[name] = value.to(wanted)
+    return tuple(changed), kwargs

@@ -1,0 +1,205 @@
+"""Weights with a copy on the device: when the host's copy is refreshed, and how reading it is noticed."""
+
+import contextlib
+import copy
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import torch
+
+from openipu.runtime import Resident
+from openipu.torch.exceptions import Error
+
+_LINK = "_openipu_link"
+_plain = torch._C.DisableTorchFunctionSubclass
+
+
+class Weight(Resident):
+    """A tensor of the user's with a copy on the device.
+
+    Unlike other residents the device's copy stays the true one when the host's is refreshed: what the user then
+    changes on the host is only uploaded on demand.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(read=lambda: to_array(tensor), write=lambda value: assign(tensor, value))
+
+    def refresh_host(self) -> None:
+        """Copy the device's value to the host, if an execution has changed it."""
+        if self._value is not None and self._changed:
+            self._changed = False
+            self._write(np.asarray(self._value[0] if self._lanes else self._value))
+
+    def forget_device(self) -> None:
+        """Let the next execution take the host's value."""
+        self._value, self._changed = None, False
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """The values of a tensor, without noticing that it is read."""
+    with _plain():
+        held = tensor.detach().cpu()
+        if held.dtype == torch.bfloat16:
+            return held.contiguous().view(torch.int16).numpy().view(jnp.bfloat16)
+        return held.numpy()
+
+
+def to_tensor(value: Any) -> torch.Tensor:
+    """A tensor of its own memory with the values of an array."""
+    value = np.asarray(value)
+    if value.dtype == jnp.bfloat16:
+        return torch.from_numpy(np.array(value).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(value))
+
+
+def assign(tensor: torch.Tensor, value: np.ndarray) -> None:
+    """Write values into a tensor, without noticing that it is used."""
+    with _plain(), torch.no_grad():
+        tensor.data.copy_(to_tensor(value))
+
+
+class Link:
+    """The connection of a user's module to the executor that trains it.
+
+    The classes of the module, its parameters and its buffers are replaced by subclasses that refresh the host's copy
+    whenever they are used. Classes know the link and the link knows the executor's `refresh` by weak reference only.
+
+    Attributes:
+      version: how often the host's copy was refreshed.
+      stale: whether the device's copy is newer than the host's.
+    """
+
+    def __init__(self, module: torch.nn.Module, refresh: Callable[[], None], destroy: Callable[[], None]) -> None:
+        self._module = weakref.ref(module)
+        self._refresh = weakref.WeakMethod(refresh)
+        self._destroy = weakref.WeakMethod(destroy)
+        self._classes: dict[type, type] = {}
+        self._originals: list[tuple[weakref.ref, type]] = []
+        self.version = 0
+        self.stale = False
+        for name, tensor in module.named_buffers():
+            if type(tensor) is not torch.Tensor:
+                raise Error(f"All buffers must be an instance of torch.Tensor (Got {type(tensor)}, {name})")
+        for tensor in (*module.parameters(), *module.buffers()):
+            self._originals.append((weakref.ref(tensor), type(tensor)))
+            tensor.__class__ = self._watched(type(tensor))
+        self._originals.append((weakref.ref(module), type(module)))
+        module.__class__ = _module_class(type(module), self)
+
+    def refresh(self) -> None:
+        """Bring the device's values home, if they are newer."""
+        if self.stale:
+            self.stale = False
+            refresh = self._refresh()
+            if refresh is not None:
+                refresh()
+                self.version += 1
+
+    def destroy(self) -> None:
+        """Destroy the executor."""
+        destroy = self._destroy()
+        if destroy is not None:
+            destroy()
+
+    def release(self) -> None:
+        """Give all classes back."""
+        for reference, original in self._originals:
+            held = reference()
+            if held is not None:
+                held.__class__ = original
+        self._originals.clear()
+
+    def _watched(self, original: type) -> type:
+        if original not in self._classes:
+            names = {_LINK: weakref.ref(self), "__torch_function__": classmethod(_watch), "__module__": __name__}
+            names |= {"__deepcopy__": _deepcopy_plain, "__reduce_ex__": _reduce_plain}
+            metaclass: Any = type(original)
+            self._classes[original] = metaclass(f"Poptorch{original.__name__}", (original,), names)
+        return self._classes[original]
+
+
+def link_of(module: torch.nn.Module) -> Link | None:
+    """The link of a module that is wrapped for training."""
+    reference = type(module).__dict__.get(_LINK)
+    return reference() if reference is not None else None
+
+
+@contextlib.contextmanager
+def unwatched(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Give tensors their own classes for a while: what captures a module must not meet ours."""
+    held = [(tensor, type(tensor)) for tensor in tensors if _LINK in type(tensor).__dict__]
+    for tensor, watched in held:
+        tensor.__class__ = watched.__base__
+    try:
+        yield
+    finally:
+        for tensor, watched in held:
+            tensor.__class__ = watched
+
+
+def _watch(cls: type, func: Callable, types: Sequence[type], args: tuple = (), kwargs: dict | None = None) -> Any:
+    for kind in types:
+        reference = kind.__dict__.get(_LINK)
+        link = reference() if reference is not None else None
+        if link is not None:
+            link.refresh()
+    with _plain():
+        return func(*args, **(kwargs or {}))
+
+
+def _deepcopy_plain(self: torch.Tensor, memo: dict) -> torch.Tensor:
+    if id(self) in memo:
+        return memo[id(self)]
+    value = self.detach().clone()
+    made = torch.nn.Parameter(value, self.requires_grad) if isinstance(self, torch.nn.Parameter) else value
+    memo[id(self)] = made
+    return made
+
+
+def _reduce_plain(self: torch.Tensor, protocol: int) -> Any:
+    value = self.detach()
+    if isinstance(self, torch.nn.Parameter):
+        value = torch.nn.Parameter(value, self.requires_grad)
+    return value.__reduce_ex__(protocol)
+
+
+def _module_class(original: type, link: Link) -> type:
+    def reduce(self: torch.nn.Module, protocol: int) -> Any:
+        plain = original.__new__(original)
+        plain.__dict__ = self.__dict__
+        return copy_reduction(plain, protocol)
+
+    def copy_reduction(plain: Any, protocol: int) -> Any:
+        found = original.__reduce_ex__(plain, protocol)
+        return (*found[:2], dict(plain.__dict__), *found[3:]) if found[2] is plain.__dict__ else found
+
+    def copy_if_needed(self: torch.nn.Module) -> None:
+        """Bring trained weights to the host, if they are newer on the device."""
+        own = link_of(self)
+        if own is not None:
+            own.refresh()
+
+    def destroy(self: torch.nn.Module) -> None:
+        """Destroy the executor that trains the module."""
+        own = link_of(self)
+        if own is not None:
+            own.destroy()
+
+    names = {
+        _LINK: weakref.ref(link),
+        "__module__": original.__module__,
+        "__reduce_ex__": reduce,
+        "copyWeightsToHostIfNeeded": copy_if_needed,
+        "destroy": destroy,
+    }
+    return type(f"Poptorch{original.__name__}", (original,), names)
+
+
+def shallow_copy(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy of its own class that shares parameters, buffers and sub-modules; its own attributes are its own."""
+    return copy.copy(module)
+
+

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from openipu.compiler import passes
+from openipu.compiler.passes import lane_sums
 from openipu.program import OutputMode, Plan, Program, Reduction
 from openipu.program.replica import AXIS, tracing_for
 
@@ -90,9 +91,13 @@ def _over_replicas(step: Callable, plan: Plan) -> Callable:
     def lanes(shared: Values, local: Values, batch: Values, index: jax.Array, seeds: jax.Array):  # noqa: ANN202
         keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), index))(seeds)
         mapped = jax.vmap(step, in_axes=(None, 0, 0, 0), axis_name=AXIS, axis_size=plan.replicas)
-        gradients, local, outputs = mapped(shared, local, batch, keys)
-        scale = plan.replicas if plan.replica_reduction is not Reduction.SUM else 1
-        return [g.sum(0) / g.dtype.type(scale) if scale > 1 else g.sum(0) for g in gradients], local, outputs
+        closed, shape = jax.make_jaxpr(mapped, return_shape=True)(shared, local, batch, keys)
+        sums = jax.tree.leaves(([True] * len(shape[0]), [False] * len(shape[1]), [False] * len(shape[2])))
+        flat = lane_sums.summed(closed, sums)(*jax.tree.leaves((shared, local, batch, keys)))
+        gradients, local, outputs = jax.tree.unflatten(jax.tree.structure(shape), flat)
+        if plan.replica_reduction is not Reduction.SUM:
+            gradients = [g / g.dtype.type(plan.replicas) for g in gradients]
+        return gradients, local, outputs
 
     return lanes
 

@@ -17,7 +17,6 @@ from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program
 from openipu.program.replica import AXIS, tracing_for
 
-
 # One of `jax.devices()`; JAX gives their class no name that type checkers accept.
 Device = Any
 

@@ -116,6 +116,11 @@ def assemble(
     return VariableProgram(program, tuple(shared), tuple(local))
 
 
+def _dimensions(shape: tf.TensorShape) -> tuple[int, ...]:
+    shape.assert_is_fully_defined()
+    return tuple(d for d in shape.as_list() if d is not None)
+
+
 def _slot(variable: tf.Variable) -> Slot:
     seed = any(name in variable.name for name in _SEED_NAMES)
     return Slot(variable.name, variable.shape, dtype_on_device(variable), seed)

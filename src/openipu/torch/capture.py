@@ -65,12 +65,15 @@ class Captured:
             if not isinstance(spec.arg, TensorArgument):
                 continue
             node = placeholders[spec.arg.name]
+            name = spec.target or ""
             if spec.kind == InputKind.PARAMETER:
-                parameters.setdefault(first_names[spec.target], []).append(node)
+                parameters.setdefault(first_names[name], []).append(node)
             elif spec.kind == InputKind.BUFFER:
-                buffers.setdefault(first_names[spec.target], []).append(node)
+                buffers.setdefault(first_names[name], []).append(node)
             elif spec.kind == InputKind.CONSTANT_TENSOR:
-                self._constants[node] = _array(program.constants[spec.target])
+                value = program.constants[name]
+                assert isinstance(value, torch.Tensor)
+                self._constants[node] = _array(value)
             elif spec.kind == InputKind.USER_INPUT:
                 inputs.append(node)
         # Placeholders of constants that are no tensors are never read: the operations hold their values.
@@ -97,7 +100,7 @@ class Captured:
             if spec.kind == OutputKind.USER_OUTPUT:
                 leaves.append(value)
             elif spec.kind == OutputKind.USER_INPUT_MUTATION:
-                written[spec.kind][names.index(spec.target)] = value
+                written[spec.kind][names.index(spec.target or "")] = value
             elif spec.kind in written:
                 assert spec.target is not None
                 written[spec.kind][first_names[spec.target]] = value
@@ -112,6 +115,7 @@ class Captured:
         """The user's result (nested tuples, lists, dicts, dataclasses) from its flat tensors."""
         tensors = iter(flat)
         leaves = [next(tensors) if constant is None else constant[0] for constant in self._constant_leaves]
+        assert self.structure is not None
         return pytree.tree_unflatten(leaves, self.structure)
 
     def __call__(

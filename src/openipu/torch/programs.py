@@ -181,8 +181,10 @@ def _updated(training: Training, current: dict[str, Any], gradients: dict[str, j
     """New values of trained parameters and optimizer state."""
     optimizer = training.optimizer
     rule, hyper = RULES[optimizer.kind], current[HYPER]
-    scale = 1 / hyper[0, -1]
-    ready = [g * scale.astype(g.dtype) if optimizer_scales(optimizer) else g for g in gradients.values()]
+    # In float32 at least: a scaled float16 gradient has no room for the division.
+    ready = [g.astype(jnp.promote_types(g.dtype, jnp.float32)) for g in gradients.values()]
+    if optimizer_scales(optimizer):
+        ready = [g * (1 / hyper[0, -1]).astype(g.dtype) for g in ready]
     if np.isfinite(optimizer.structure["max_grad_norm"]):
         ready = optim_rules.clip(ready, optimizer.structure["max_grad_norm"])
     made: dict[str, jax.Array] = {}

@@ -53,7 +53,9 @@ def _inline(module: GraphModule, region: Node) -> None:
     outputs = [values.get(item, item) for item in results]
     for user in list(region.users):
         # The users of a region pick from its tuple of results.
-        user.replace_all_uses_with(outputs[user.args[1]])
+        number = user.args[1]
+        assert isinstance(number, int)
+        user.replace_all_uses_with(outputs[number])
         module.graph.erase_node(user)
     module.graph.erase_node(region)
     if not body.users:

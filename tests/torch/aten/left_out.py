@@ -60,9 +60,7 @@ LEFT_OUT = {
         _COMPLEX,
     ),
     **dict.fromkeys(
-        ["argwhere", "combinations", "corrcoef", "cov", "equal", "item", "masked_select", "nonzero"]
-        + ["nonzero_static", "unique", "unique_consecutive", "allclose"]
-        + ["nn.functional.gaussian_nll_loss", "nn.functional.ctc_loss", "resize_as_", "tensor_split"],
+        ["argwhere", "combinations", "corrcoef", "cov", "equal", "item", "masked_select", "nonzero", "nonzero_static", "unique", "unique_consecutive", "allclose", "nn.functional.gaussian_nll_loss", "nn.functional.ctc_loss", "resize_as_", "tensor_split"],
         _DYNAMIC,
     ),
     **dict.fromkeys(
@@ -74,18 +72,12 @@ LEFT_OUT = {
         _SPARSE,
     ),
     **dict.fromkeys(
-        ["histogram", "histogramdd", "histc", "hash_tensor", "mode", "nextafter", "_segment_reduce.lengths"]
-        + [
+        ["histogram", "histogramdd", "histc", "hash_tensor", "mode", "nextafter", "_segment_reduce.lengths", 
             "_segment_reduce.offsets",
             "grid_sampler_3d",
-            "nn.functional.fractional_max_pool2d",
-        ]
-        + [
-            "nn.functional.fractional_max_pool3d",
+            "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
             "nn.functional.linear_cross_entropy.chunked",
-        ]
-        + ["nn.functional.linear_cross_entropy.chunked_none", "frexp", "lu_solve", "lu_unpack"]
-        + [
+        , "nn.functional.linear_cross_entropy.chunked_none", "frexp", "lu_solve", "lu_unpack", 
             "put",
         ],
         _RARE,

@@ -4,12 +4,11 @@ import hypothesis
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
-
 from tests.torch.aten.compare import assert_like_torch
 
 FORWARD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
-settings = hypothesis.settings(derandomize=True, max_examples=12, deadline=None)
+settings = hypothesis.settings(derandomize=True, max_examples=8, deadline=None)
 
 
 def each(rank, low, high):

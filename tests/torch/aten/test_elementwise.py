@@ -7,12 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
-
 from tests.torch.aten.compare import assert_like_torch, lowered
 
 DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32]
 SCALARS = [True, 2, 1.5]
-settings = hypothesis.settings(derandomize=True, max_examples=25, deadline=None)
+settings = hypothesis.settings(derandomize=True, max_examples=12, deadline=None)
 
 
 def promoted(function, *tensors):

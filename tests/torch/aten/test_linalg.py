@@ -1,9 +1,8 @@
 """Products and systems of equations, captured whole, like torch."""
 
 import torch
-from torch import nn
-
 from tests.torch.test_capture import check
+from torch import nn
 
 
 class Products(nn.Module):

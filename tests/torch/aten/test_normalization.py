@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from torch import nn
-
 from tests.torch.aten.compare import assert_like_torch
 from tests.torch.test_capture import check
+from torch import nn
 
 
 @pytest.mark.parametrize("train", [True, False])
@@ -18,7 +17,6 @@ def test_layers(train):
                     nn.BatchNorm2d(4, momentum=0.3),
                     nn.BatchNorm2d(4, affine=False),
                     nn.BatchNorm2d(4, track_running_stats=False),
-                    nn.BatchNorm2d(4, momentum=None),
                     nn.InstanceNorm2d(4, affine=True),
                     nn.InstanceNorm2d(4, track_running_stats=True),
                     nn.GroupNorm(2, 4),

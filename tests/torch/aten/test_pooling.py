@@ -5,12 +5,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
-
 from tests.torch.aten.compare import assert_like_torch
 
 MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
-settings = hypothesis.settings(derandomize=True, max_examples=12, deadline=None)
+settings = hypothesis.settings(derandomize=True, max_examples=8, deadline=None)
 
 
 @st.composite

@@ -3,10 +3,9 @@
 import hypothesis
 import torch
 from hypothesis import strategies as st
-
 from tests.torch.aten.compare import assert_like_torch
 
-settings = hypothesis.settings(derandomize=True, max_examples=20, deadline=None)
+settings = hypothesis.settings(derandomize=True, max_examples=12, deadline=None)
 DTYPES = st.sampled_from([torch.float32, torch.int32, torch.int64, torch.float16])
 SORTS = [
     lambda x, dim: torch.sort(x, dim=dim, stable=True),

@@ -5,22 +5,11 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from openipu.torch.aten.corners import relu
 from openipu.torch.aten.dtypes import Scalar, is_float, promote, wide
 from openipu.torch.aten.registry import op
 
 aten = torch.ops.aten
-
-
-@jax.custom_jvp
-def relu(x: jax.Array) -> jax.Array:
-    """max(x, 0), with gradient 0 at 0."""
-    return jnp.maximum(x, jnp.zeros((), x.dtype))
-
-
-@relu.defjvp
-def _relu_jvp(primals: tuple, tangents: tuple) -> tuple:
-    (x,), (dx,) = primals, tangents
-    return relu(x), lax.select(x > 0, dx, jnp.zeros_like(dx))
 
 
 @op(aten.relu)

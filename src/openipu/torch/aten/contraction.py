@@ -108,7 +108,7 @@ def _turned(weight: jax.Array, groups: int) -> jax.Array:
 
 def _drops(node: Node) -> bool:
     dropout = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0)
-    return dropout != 0
+    return bool(dropout)
 
 
 @op(aten.scaled_dot_product_attention, random=_drops)

@@ -14,8 +14,9 @@ aten = torch.ops.aten
 
 
 @op(aten.full, aten.full_like, aten.new_full, context=True)
-def _full(context: Context, *args: Any, **_: Any) -> jax.Array:
-    return jnp.full(context.shape, args[-1] if len(args) < 3 else args[2], context.dtype)
+def _full(context: Context, first: Any, second: Any, *rest: Any, **_: Any) -> jax.Array:
+    # (shape, value), (tensor, value) or (tensor, shape, value).
+    return jnp.full(context.shape, rest[0] if rest else second, context.dtype)
 
 
 @op(

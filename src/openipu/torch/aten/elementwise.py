@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from openipu.torch.aten.corners import absolute
 from openipu.torch.aten.dtypes import Scalar, float_value, is_bool, is_float, promote, to_jax
 from openipu.torch.aten.registry import op
 
@@ -52,7 +53,7 @@ _FLOAT_FUNCTIONS: dict[Any, Callable[[jax.Array], jax.Array]] = {
 
 # Functions of one operand that keep its dtype, or give booleans.
 _FUNCTIONS: dict[Any, Callable[[jax.Array], jax.Array]] = {
-    aten.abs: jnp.abs,
+    aten.abs: absolute,
     aten.bitwise_not: jnp.invert,
     aten.isinf: jnp.isinf,
     aten.isnan: jnp.isnan,

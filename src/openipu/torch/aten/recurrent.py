@@ -10,6 +10,7 @@ import torch
 from jax import lax
 from torch.fx import Node
 
+from openipu.torch.aten.corners import relu
 from openipu.torch.aten.registry import Context, op
 
 aten = torch.ops.aten
@@ -128,7 +129,7 @@ def _dropped(context: Context, x: jax.Array, rate: float, layer: int) -> jax.Arr
 
 def _drops(node: Node) -> bool:
     _, layers, dropout, train = node.args[3:7]
-    return bool(train) and dropout != 0 and layers != 1
+    return bool(train) and bool(dropout) and bool(layers != 1)
 
 
 @op(aten.lstm.input, random=_drops)
@@ -145,4 +146,4 @@ def _single_state(cell: Cell) -> Callable:
 
 op(aten.gru.input, random=_drops)(_single_state(_gru_cell))
 op(aten.rnn_tanh.input, random=_drops)(_single_state(_plain_cell(jnp.tanh)))
-op(aten.rnn_relu.input, random=_drops)(_single_state(_plain_cell(jax.nn.relu)))
+op(aten.rnn_relu.input, random=_drops)(_single_state(_plain_cell(relu)))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from openipu.torch.aten.corners import absolute, safe_power, safe_sqrt
 from openipu.torch.aten.dtypes import Scalar, accumulator, is_float, wide
 from openipu.torch.aten.registry import op
 
@@ -137,12 +138,6 @@ def _std_mean(
     return safe_sqrt(variance), mean
 
 
-def safe_sqrt(x: jax.Array) -> jax.Array:
-    """A square root whose gradient at 0 is 0, as torch has it for norms and deviations."""
-    zero = x == 0
-    return jnp.where(zero, jnp.zeros_like(x), jnp.sqrt(jnp.where(zero, jnp.ones_like(x), x)))
-
-
 @op(aten.linalg_vector_norm)
 def vector_norm(
     x: jax.Array, order: Scalar = 2, dims: Dims = None, keep: bool = False, *, dtype: torch.dtype | None = None
@@ -154,7 +149,7 @@ def vector_norm(
         return safe_sqrt(jnp.sum(jnp.square(x), axes, keepdims=keep))
     if order == 0:
         return jnp.sum((x != 0).astype(x.dtype), axes, keepdims=keep)
-    size = jnp.abs(x)
+    size = absolute(x)
     if order == math.inf:
         return jnp.max(size, axes, keepdims=keep)
     if order == -math.inf:
@@ -163,13 +158,8 @@ def vector_norm(
         return jnp.sum(size, axes, keepdims=keep)
     if order < 0:
         return jnp.power(jnp.sum(jnp.power(size, order), axes, keepdims=keep), 1 / order)
-    total = jnp.sum(_safe_power(size, order), axes, keepdims=keep)
-    return _safe_power(total, 1 / order)
-
-
-def _safe_power(x: jax.Array, exponent: float) -> jax.Array:
-    zero = x == 0
-    return jnp.where(zero, jnp.zeros_like(x), jnp.power(jnp.where(zero, jnp.ones_like(x), x), exponent))
+    total = jnp.sum(safe_power(size, order), axes, keepdims=keep)
+    return safe_power(total, 1 / order)
 
 
 @op(aten.logsumexp)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from openipu.torch.aten.corners import shared
 from openipu.torch.aten.dtypes import is_bool, is_float
 from openipu.torch.aten.registry import op
 
@@ -77,7 +78,7 @@ def _median_dim(x: jax.Array, dim: int, keep: bool = False) -> tuple[jax.Array, 
 
 @op(aten.median.default)
 def _median(x: jax.Array) -> jax.Array:
-    return _median_dim(x.reshape(-1), 0)[0]
+    return shared(_median_dim(x.reshape(-1), 0)[0], x)
 
 
 @op(aten.nanmedian.dim)
@@ -93,7 +94,7 @@ def _nanmedian_dim(x: jax.Array, dim: int, keep: bool = False) -> tuple[jax.Arra
 
 @op(aten.nanmedian.default)
 def _nanmedian(x: jax.Array) -> jax.Array:
-    return _nanmedian_dim(x.reshape(-1), 0)[0]
+    return shared(_nanmedian_dim(x.reshape(-1), 0)[0], x)
 
 
 @op(aten.searchsorted.Tensor, aten.searchsorted.Scalar)

@@ -1,0 +1,234 @@
+"""From a module, options and an optimizer to an engine that runs it."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import torch
+
+from openipu.compiler import compile_program
+from openipu.compiler.pipeline import compile_pipeline, devices_for
+from openipu.errors import UnsupportedError
+from openipu.program import OutputMode, Plan
+from openipu.runtime import Engine, PipelineEngine
+from openipu.torch import blocks, ops  # noqa: F401  (importing the operations registers them)
+from openipu.torch.arguments import Arguments
+from openipu.torch.batching import Batching, batching_of, micro_batch_shape
+from openipu.torch.capture import Captured, capture
+from openipu.torch.entry import PREFIX, Entry
+from openipu.torch.exceptions import Error
+from openipu.torch.loss import find_loss
+from openipu.torch.optim_description import Description
+from openipu.torch.options import Options, validate
+from openipu.torch.planning import pipeline_of, plan_of
+from openipu.torch.programs import HYPER, ModuleProgram, Training, assemble, trained_names
+from openipu.torch.semantics import IpuSemantics
+from openipu.torch.structures import leaves, rebuild
+from openipu.torch.sync import Weight, to_array, unwatched
+from openipu.torch.tracing import capturing
+
+Hook = Callable[[], None]
+
+
+@attrs.frozen(eq=False)
+class Compiled:
+    """A compiled model.
+
+    Attributes:
+      engine: runs it.
+      entry: puts its results together.
+      captured: the forward pass.
+      module: the program and the names of its state.
+      plan, batching: how it is spread.
+      weights: parameters and buffers that live on the device, by name.
+      state: optimizer state and hyper-parameters, by name.
+      optimizer: what was compiled in.
+      ipus: how many IPUs it takes.
+    """
+
+    engine: Engine | PipelineEngine
+    entry: Entry
+    captured: Captured
+    module: ModuleProgram
+    plan: Plan
+    batching: Batching
+    weights: dict[str, Weight]
+    state: dict[str, Weight]
+    state_tensors: dict[str, torch.Tensor]
+    optimizer: Description | None
+    ipus: int
+
+
+def compile_module(
+    model: torch.nn.Module,
+    arguments: Arguments,
+    options: Options,
+    optimizer: tuple[torch.optim.Optimizer, Description] | None,
+    before: Hook,
+    after: Hook,
+) -> Compiled:
+    """Capture and compile one call of a module.
+
+    Args:
+      model: the module.
+      arguments: those of the first call, with full batches.
+      options: the executor's.
+      optimizer: the optimizer and what is known of it; None for inference.
+      before, after: called around the capture, the second also when it fails.
+    """
+    training = optimizer is not None
+    validate(options)
+    batching = batching_of(options, training)
+    entry, flat = _entry(model, arguments, batching)
+    before()
+    try:
+        captured, recorder = _captured(entry, flat, options)
+    finally:
+        after()
+    tensors = {**dict(entry.named_parameters()), **dict(entry.named_buffers())}
+    names = (*captured.parameters, *captured.buffers)
+    values = {name: to_array(tensors[name]) for name in names}
+    _check_buffers(captured, values, entry, options, batching)
+    stages = blocks.stages(captured.graph, recorder, options)
+    pipeline = pipeline_of(stages.ipus, options, training)
+    goal = _training(captured, tensors, *optimizer) if optimizer is not None else None
+    around = stages.around if pipeline is not None else None
+    module = assemble(type(model).__name__, captured, values, goal, around)
+    dtypes = _accumulators(goal)
+    plan = plan_of(options, training, pipeline, dtypes)
+    if captured.mutated_inputs:
+        # What is written into inputs is wanted of every step.
+        plan = attrs.evolve(plan, outputs=OutputMode.ALL)
+    weights = {name: Weight(tensors[name]) for name in (*module.shared, *module.local) if name in tensors}
+    state_tensors = {name: torch.from_numpy(np.array(value)) for name, value in module.initial.items()}
+    state = {name: Weight(tensor) for name, tensor in state_tensors.items()}
+    engine = _engine(module, plan, {**weights, **state})
+    return Compiled(
+        engine, entry, captured, module, plan, batching, weights, state, state_tensors,
+        goal.optimizer if goal is not None else None, _ipus(stages.used_ipus * options.replication_factor, options),
+    )  # fmt: skip
+
+
+def _entry(model: torch.nn.Module, arguments: Arguments, batching: Batching) -> tuple[Entry, tuple[torch.Tensor, ...]]:
+    structure = (tuple(arguments.values), arguments.keywords)
+    found = leaves(structure)
+    small = [_first_micro_batch(leaf, batching) if isinstance(leaf, torch.Tensor) else leaf for leaf in found]
+    args, kwargs = rebuild(structure, small)
+    return Entry(model, args, kwargs), tuple(leaf for leaf in small if isinstance(leaf, torch.Tensor))
+
+
+def _first_micro_batch(tensor: torch.Tensor, batching: Batching) -> torch.Tensor:
+    shape = micro_batch_shape(tuple(tensor.shape), batching)
+    return tensor[: shape[0]].clone() if shape else tensor.clone()
+
+
+def _captured(entry: Entry, flat: tuple[torch.Tensor, ...], options: Options) -> tuple[Captured, blocks.Recorder]:
+    strategy = options._execution_strategy
+    strategy.onStartTracing()
+    try:
+        with (
+            unwatched([*entry.parameters(), *entry.buffers()]),
+            blocks.recording() as recorder,
+            _unchecked_distributions(),
+            capturing(),
+            IpuSemantics(),
+        ):
+            return capture(entry, flat), recorder
+    except UnsupportedError as error:
+        if "depends on the values in its" in str(error):
+            raise Error(str(error)) from error
+        raise
+    finally:
+        strategy.onEndTracing()
+
+
+@contextlib.contextmanager
+def _unchecked_distributions() -> Iterator[None]:
+    """Without torch's checks of the arguments of distributions: they look at values."""
+    held = torch.distributions.Distribution._validate_args
+    torch.distributions.Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        torch.distributions.Distribution.set_default_validate_args(held)
+
+
+def _training(
+    captured: Captured, tensors: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer, description: Description
+) -> Training:
+    loss = find_loss(captured.graph)
+    names = {id(tensor): name for name, tensor in tensors.items()}
+    row_of: dict[str, int] = {}
+    for row, group in enumerate(optimizer.param_groups):
+        for tensor in group["params"]:
+            if id(tensor) not in names:
+                raise KeyError(
+                    f"A tensor of shape {list(tensor.shape)} in group {row} of the optimizer is not a parameter of "
+                    "the model"
+                )
+            row_of[names[id(tensor)]] = row
+    # Parameters in no group are updated with the defaults, which are the last row.
+    default = len(optimizer.param_groups)
+    rows = {name: row_of.get(name, default) for name in trained_names(captured, loss)}
+    return Training(loss, description, rows)
+
+
+def _accumulators(training: Training | None) -> tuple[str | None, ...] | None:
+    if training is None or training.optimizer.structure["accumulator"] != "float16":
+        return None
+    return ("float16",) * len(training.rows)
+
+
+def _check_buffers(
+    captured: Captured, values: dict[str, Any], entry: Entry, options: Options, batching: Batching
+) -> None:
+    """Refuses buffers that replicas would have to keep equal."""
+    if batching.groups <= 1 or not options.broadcast_buffers:
+        return
+    norms = torch.nn.modules.batchnorm._NormBase
+    written = [
+        name
+        for name in (*captured.mutated, *captured.mutated_parameters)
+        if np.issubdtype(values[name].dtype, np.floating)
+        and not isinstance(entry.get_submodule(name.rpartition(".")[0]), norms)
+    ]
+    if written:
+        raise Error(
+            "PopTorch does not support broadcasting buffers. If your model is able to tolerate buffers becoming out of "
+            "sync between replicas, you can disable buffer broadcasting using "
+            f"poptorch.Options.broadcastBuffers(False). Written are: {[n.removeprefix(PREFIX) for n in written]}."
+        )
+
+
+def _engine(module: ModuleProgram, plan: Plan, residents: dict[str, Weight]) -> Engine | PipelineEngine:
+    shared = [residents[name] for name in module.shared]
+    local = [residents[name] for name in module.local]
+    devices = devices_for(plan)
+    if devices is not None:
+        return PipelineEngine(compile_pipeline(module.program, plan, devices), shared, local)
+    return Engine(compile_program(module.program, plan), shared, local)
+
+
+def _ipus(needed: int, options: Options) -> int:
+    """How many IPUs are taken: a power of two, at most 64."""
+    if needed > 64:
+        raise Error(
+            f"Too many IPUs requested ({needed}). Experiments that need more than 64 IPUs require distributed "
+            "execution."
+        )
+    taken = 1 << (needed - 1).bit_length()
+    if taken != needed and not options.auto_round_num_ipus:
+        raise Error(
+            f"The model specifies the use of {needed} IPUs, however PopTorch must reserve a minimum of {taken} in "
+            "order to allow the model to run, because PopTorch must reserve a power of 2 or maximum of 64 IPUs per "
+            "process. Please reconfigure your model to use a different number of IPUs or set "
+            "poptorch.Options().autoRoundNumIPUs(True)."
+        )
+    return taken
+
+
+def hyper_tensor(compiled: Compiled) -> torch.Tensor:
+    """The host's copy of the hyper-parameters."""
+    return compiled.state_tensors[HYPER]

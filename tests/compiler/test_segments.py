@@ -39,3 +39,23 @@ def test_each_weight_is_used_by_its_own_stage_only():
     for layer, weight in enumerate(weights):
         used = {s.index for s in split(closed, 2 * stages) if weight in s.inputs}
         assert used <= {layer, 2 * stages - 1 - layer}
+
+
+def test_the_backward_pass_of_jax_belongs_to_the_stage_of_its_forward_pass():
+    import jax.numpy as jnp
+
+    from openipu.program import marks
+
+    def loss(weights, x):
+        for stage, w in enumerate(weights):
+            with marks.part(stage):
+                x = jnp.tanh(x @ w)
+        return jnp.sum(x)
+
+    square = jax.ShapeDtypeStruct((3, 3), "float32")
+    closed = jax.make_jaxpr(jax.grad(loss))([square, square], square)
+    for stage, weight in enumerate(closed.jaxpr.invars[:2]):
+        used = {s.index for s in split(closed, 4) if weight in s.inputs}
+        assert used <= {stage, 3 - stage}
+    made = [v for s in split(closed, 4) if s.index >= 2 for v in s.outputs]
+    assert all(gradient in made for gradient in closed.jaxpr.outvars)

@@ -69,13 +69,13 @@ def _levels(jaxpr: core.Jaxpr, parts: int) -> tuple[list[int], set[core.Var]]:
             levels.append(-1)
             continue
         level = max([made_in.get(v, 0) for v in inputs if v not in constant], default=0)
-        level = min(max(level, part_of(equation) or 0), parts - 1)
+        level = min(max(level, part_of(equation, parts) or 0), parts - 1)
         made_in.update(dict.fromkeys(equation.outvars, level))
         levels.append(level)
-    return _sink(jaxpr, levels), constant
+    return _sink(jaxpr, levels, parts), constant
 
 
-def _sink(jaxpr: core.Jaxpr, levels: list[int]) -> list[int]:
+def _sink(jaxpr: core.Jaxpr, levels: list[int], parts: int) -> list[int]:
     """Move unmarked equations to the first part that uses their values."""
     first_use: dict[core.Var, int] = {}
     for position in reversed(range(len(levels))):
@@ -83,7 +83,7 @@ def _sink(jaxpr: core.Jaxpr, levels: list[int]) -> list[int]:
         if levels[position] < 0:
             continue
         uses = [first_use[v] for v in equation.outvars if v in first_use]
-        if uses and part_of(equation) is None and not equation.effects:
+        if uses and part_of(equation, parts) is None and not equation.effects:
             levels[position] = max(levels[position], min(uses))
         for variable in equation.invars:
             if isinstance(variable, core.Var):

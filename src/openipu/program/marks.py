@@ -4,6 +4,7 @@ import contextlib
 import re
 
 import jax
+from jax.extend import core
 
 _PREFIX = "openipu_part_"
 _PATTERN = re.compile(_PREFIX + r"(\d+)")
@@ -14,7 +15,14 @@ def part(index: int) -> contextlib.AbstractContextManager:
     return jax.named_scope(f"{_PREFIX}{index}")
 
 
-def part_of(equation: jax.extend.core.JaxprEqn) -> int | None:
-    """The part an equation was marked with; the innermost mark counts."""
-    found = _PATTERN.findall(str(equation.source_info.name_stack))
-    return int(found[-1]) if found else None
+def part_of(equation: core.JaxprEqn, parts: int) -> int | None:
+    """The part of `parts` an equation was marked with; the innermost mark counts.
+
+    What JAX derives as the backward pass of a marked operation carries the mark of its forward pass within
+    `transpose(...)`, and belongs to the same stage's backward part.
+    """
+    stack = str(equation.source_info.name_stack)
+    found = _PATTERN.findall(stack)
+    if not found:
+        return None
+    return parts - 1 - int(found[-1]) if "transpose(" in stack else int(found[-1])

@@ -1,5 +1,6 @@
 """Annotations that cut a model into blocks: recorded on the operations while a module is captured."""
 
+import builtins
 import contextlib
 import contextvars
 import functools
@@ -11,7 +12,6 @@ import torch
 from torch.fx import Graph, Node, traceback
 
 from openipu.program import marks
-from openipu.torch.aten.evaluate import Around
 from openipu.torch.exceptions import Error
 from openipu.torch.options import Options
 
@@ -241,8 +241,6 @@ def _lines(module: torch.nn.Module, name: str) -> list[str]:
     return [f"{title}{head}{module._get_name()}(", *inner, ")"]
 
 
-def print(m: torch.nn.Module) -> None:  # noqa: A001  (the name programs know)
+def print(m: torch.nn.Module) -> None:
     """Prints a module with the blocks that start at its layers."""
-    import builtins
-
     builtins.print(module_repr(m))

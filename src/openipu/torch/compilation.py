@@ -17,6 +17,7 @@ from openipu.torch import blocks, ops  # noqa: F401  (importing the operations r
 from openipu.torch.arguments import Arguments
 from openipu.torch.batching import Batching, batching_of, micro_batch_shape
 from openipu.torch.capture import Captured, capture
+from openipu.torch.control_flow import capturing_for
 from openipu.torch.entry import PREFIX, Entry
 from openipu.torch.exceptions import Error
 from openipu.torch.loss import find_loss
@@ -44,7 +45,9 @@ class Compiled:
       plan, batching: how it is spread.
       weights: parameters and buffers that live on the device, by name.
       state: optimizer state and hyper-parameters, by name.
+      state_tensors: the host's copies of `state`.
       optimizer: what was compiled in.
+      rows: for every trained parameter, by name, its row of hyper-parameters.
       ipus: how many IPUs it takes.
     """
 
@@ -58,7 +61,13 @@ class Compiled:
     state: dict[str, Weight]
     state_tensors: dict[str, torch.Tensor]
     optimizer: Description | None
+    rows: dict[str, int]
     ipus: int
+
+    @property
+    def state_hyper(self) -> Weight:
+        """The hyper-parameters."""
+        return self.state[HYPER]
 
 
 def compile_module(
@@ -84,7 +93,7 @@ def compile_module(
     entry, flat = _entry(model, arguments, batching)
     before()
     try:
-        captured, recorder = _captured(entry, flat, options)
+        captured, recorder = _captured(entry, flat, options, training)
     finally:
         after()
     tensors = {**dict(entry.named_parameters()), **dict(entry.named_buffers())}
@@ -106,9 +115,19 @@ def compile_module(
     state = {name: Weight(tensor) for name, tensor in state_tensors.items()}
     engine = _engine(module, plan, {**weights, **state})
     return Compiled(
-        engine, entry, captured, module, plan, batching, weights, state, state_tensors,
-        goal.optimizer if goal is not None else None, _ipus(stages.used_ipus * options.replication_factor, options),
-    )  # fmt: skip
+        engine=engine,
+        entry=entry,
+        captured=captured,
+        module=module,
+        plan=plan,
+        batching=batching,
+        weights=weights,
+        state=state,
+        state_tensors=state_tensors,
+        optimizer=goal.optimizer if goal is not None else None,
+        rows=goal.rows if goal is not None else {},
+        ipus=_ipus(stages.used_ipus * options.replication_factor, options),
+    )
 
 
 def _entry(model: torch.nn.Module, arguments: Arguments, batching: Batching) -> tuple[Entry, tuple[torch.Tensor, ...]]:
@@ -124,7 +143,9 @@ def _first_micro_batch(tensor: torch.Tensor, batching: Batching) -> torch.Tensor
     return tensor[: shape[0]].clone() if shape else tensor.clone()
 
 
-def _captured(entry: Entry, flat: tuple[torch.Tensor, ...], options: Options) -> tuple[Captured, blocks.Recorder]:
+def _captured(
+    entry: Entry, flat: tuple[torch.Tensor, ...], options: Options, training: bool
+) -> tuple[Captured, blocks.Recorder]:
     strategy = options._execution_strategy
     strategy.onStartTracing()
     try:
@@ -133,6 +154,7 @@ def _captured(entry: Entry, flat: tuple[torch.Tensor, ...], options: Options) ->
             blocks.recording() as recorder,
             _unchecked_distributions(),
             capturing(),
+            capturing_for(training),
             IpuSemantics(),
         ):
             return capture(entry, flat), recorder

@@ -11,13 +11,19 @@ from openipu.torch.exceptions import Error
 PREFIX = "model."
 
 
-class Entry(torch.nn.Module):
-    """Takes flat tensors, calls the user's module with its own arguments, returns flat tensors.
+class _Returned:
+    """What a module returned while it was captured, and where its tensors are in the flat result.
 
-    Attributes:
-      result: what the module returned while it was captured.
-      places: for every leaf of the result the number of the flat tensor, or None for a leaf that is no tensor.
+    An object of its own, because `torch.export` takes back what a module assigns to its attributes.
     """
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.places: list[int | None] = []
+
+
+class Entry(torch.nn.Module):
+    """Takes flat tensors, calls the user's module with its own arguments, returns flat tensors."""
 
     def __init__(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
         super().__init__()
@@ -25,8 +31,7 @@ class Entry(torch.nn.Module):
         # What captures a module sets its training flag by the outermost one.
         self.training = model.training
         self._arguments = (args, kwargs)
-        self.result: Any = None
-        self.places: list[int | None] = []
+        self._returned = _Returned()
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         given = iter(tensors)
@@ -36,21 +41,22 @@ class Entry(torch.nn.Module):
         result = self.model(*args, **kwargs)
         _check_bindings(before, _bindings(self.model), self.model)
         flat: list[torch.Tensor] = []
-        self.places = []
+        places: list[int | None] = []
         for leaf in structures.leaves(result):
             if isinstance(leaf, torch.Tensor):
-                self.places.append(len(flat))
+                places.append(len(flat))
                 flat.append(leaf)
             else:
-                self.places.append(None)
-        self.result = result
+                places.append(None)
+        self._returned.result, self._returned.places = result, places
         return tuple(flat)
 
     def restore(self, flat: list[torch.Tensor]) -> Any:
         """The module's result, with the given tensors."""
-        kept = structures.leaves(self.result)
-        leaves = [old if place is None else flat[place] for old, place in zip(kept, self.places, strict=True)]
-        return structures.rebuild(self.result, leaves)
+        returned = self._returned
+        kept = structures.leaves(returned.result)
+        leaves = [old if place is None else flat[place] for old, place in zip(kept, returned.places, strict=True)]
+        return structures.rebuild(returned.result, leaves)
 
 
 def is_input(leaf: Any) -> bool:

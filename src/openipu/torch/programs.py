@@ -205,5 +205,3 @@ def optimizer_scales(optimizer: Description) -> bool:
 
 def _slot(name: str, value: np.ndarray) -> Slot:
     return Slot(name, tuple(value.shape), value.dtype)
-
-

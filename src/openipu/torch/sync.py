@@ -115,7 +115,7 @@ class Link:
     def _watched(self, original: type) -> type:
         if original not in self._classes:
             names = {_LINK: weakref.ref(self), "__torch_function__": classmethod(_watch), "__module__": __name__}
-            names |= {"__deepcopy__": _deepcopy_plain, "__reduce_ex__": _reduce_plain}
+            names |= {"__deepcopy__": _deepcopy_plain, "__reduce_ex__": _reduce_plain, "__repr__": _plain_repr}
             metaclass: Any = type(original)
             self._classes[original] = metaclass(f"Poptorch{original.__name__}", (original,), names)
         return self._classes[original]
@@ -166,6 +166,16 @@ def _reduce_plain(self: torch.Tensor, protocol: int) -> Any:
     return value.__reduce_ex__(protocol)
 
 
+def _plain_repr(self: torch.Tensor, **kwargs: Any) -> str:
+    _watch(type(self), _nothing, [type(self)])
+    with unwatched([self]):
+        return repr(self)
+
+
+def _nothing() -> None:
+    return None
+
+
 def _module_class(original: type, link: Link) -> type:
     def reduce(self: torch.nn.Module, protocol: int) -> Any:
         plain = original.__new__(original)
@@ -201,5 +211,3 @@ def _module_class(original: type, link: Link) -> type:
 def shallow_copy(module: torch.nn.Module) -> torch.nn.Module:
     """A copy of its own class that shares parameters, buffers and sub-modules; its own attributes are its own."""
     return copy.copy(module)
-
-

@@ -1,6 +1,5 @@
 """Comparison of lowered torch functions with torch itself, forward and gradient."""
 
-import functools
 import operator
 
 import jax
@@ -18,11 +17,6 @@ from openipu.torch.aten import decompositions, evaluate
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-@functools.cache
-def _table():
-    return dict(decompositions.table().items())
-
-
 def lowered(function, *tensors):
     """The function traced on these tensors and lowered: arrays and a key to flat results.
 
@@ -30,7 +24,9 @@ def lowered(function, *tensors):
     so those with a lowering of their own need a test by capture.
     """
     functional = dispatch_functionalize(lambda *args: _tensors(function(*args)))
-    trace = make_fx(functional, decomposition_table=_table(), tracing_mode="fake", _allow_non_fake_inputs=True)
+    trace = make_fx(
+        functional, decomposition_table=decompositions.table(), tracing_mode="fake", _allow_non_fake_inputs=True
+    )
     with torch.no_grad(), enable_python_dispatcher():
         module = trace(*tensors)
     graph = module.graph

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from hypothesis import strategies as st
 from tests.torch.aten.compare import assert_like_torch, lowered
 
-DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32]
+DTYPES = [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float32]
 SCALARS = [True, 2, 1.5]
 settings = hypothesis.settings(derandomize=True, max_examples=12, deadline=None)
 
@@ -30,11 +30,9 @@ def _name(tensor):
     return getattr(jnp, "bool_" if name == "bool" else name)
 
 
-@pytest.mark.parametrize("function", [torch.add, torch.mul, torch.true_divide, torch.maximum, torch.eq, torch.pow])
+@pytest.mark.parametrize("function", [torch.add, torch.true_divide, torch.eq])
 def test_promotion_of_tensors(function):
     for a, b in itertools.product(DTYPES, DTYPES):
-        if function is torch.pow and torch.bool in (a, b):
-            continue
         for shape in [(2,), ()]:
             x, y = torch.ones(2, dtype=a), torch.ones(shape, dtype=b)
             expected = str(function(x, y).dtype).removeprefix("torch.")

@@ -88,3 +88,7 @@ def test_embeddings(mode, padding):
     assert_like_torch(lambda w: F.embedding_bag(index, w, mode=mode, padding_idx=padding), weight)
     offsets = torch.tensor([0, 2])
     assert_like_torch(lambda w: F.embedding_bag(index.reshape(-1), w, offsets, mode=mode, padding_idx=padding), weight)
+
+
+def test_one_hot():
+    assert_like_torch(lambda i: F.one_hot(i, 5), torch.tensor([[0, 4], [2, 2]]), gradient=False)

@@ -94,6 +94,7 @@ _COMPARISONS: dict[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
     aten.max.other: jnp.maximum,
     aten.min.other: jnp.minimum,
     aten.gcd: jnp.gcd,
+    aten.lcm: jnp.lcm,
 }
 
 _FLOAT_BINARY: dict[Any, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -274,11 +275,6 @@ def _round_decimals(x: jax.Array, decimals: int) -> jax.Array:
 def _angle(x: jax.Array) -> jax.Array:
     x = float_value(x)
     return lax.stop_gradient(jnp.where(jnp.isnan(x), x, jnp.where(x < 0, jnp.asarray(math.pi, x.dtype), 0)))
-
-
-@op(aten.polygamma)
-def _polygamma(n: int, x: jax.Array) -> jax.Array:
-    return jax.scipy.special.polygamma(n, float_value(x))
 
 
 @op(aten.hypot)

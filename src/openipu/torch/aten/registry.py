@@ -140,6 +140,11 @@ def find(target: Any) -> Lowering | None:
     return found if found is not None else _LOWERINGS.get(target._schema.name)
 
 
+def size() -> int:
+    """How many operations have been declared, which changes whenever the table does."""
+    return len(_LOWERINGS) + len(_REFUSALS)
+
+
 def reason(target: Any) -> str:
     """Why an operation without lowering is refused."""
     if isinstance(target, torch._ops.OpOverload):

@@ -1,0 +1,351 @@
+"""Executors: a module with a call that runs on the IPU, for training or for inference."""
+
+import contextlib
+import datetime
+from typing import Any, NoReturn
+
+import torch
+
+from openipu.errors import UnsupportedError
+from openipu.torch import blocks
+from openipu.torch.arguments import Signature
+from openipu.torch.counters import Latency
+from openipu.torch.enums import ConnectionType
+from openipu.torch.exceptions import Error
+from openipu.torch.hooks import registerPostCompileHook, registerPreCompileHook
+from openipu.torch.logger import logger
+from openipu.torch.optim import SGD
+from openipu.torch.options import Options, resolve
+from openipu.torch.session import Session
+from openipu.torch.sync import Link, link_of, shallow_copy
+from openipu.version import __version__
+
+__all__ = ["PoplarExecutor", "inferenceModel", "load", "registerPostCompileHook", "registerPreCompileHook",
+           "trainingModel"]  # fmt: skip
+
+
+def trainingModel(
+    model: "torch.nn.Module | PoplarExecutor",
+    options: Options | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+) -> "PoplarExecutor":
+    """An executor that trains a module: a call runs forward and backward passes and updates the weights.
+
+    Args:
+      model: the module, or an executor to take it from.
+      options: how it runs; they become frozen.
+      optimizer: how weights are updated; None for gradient descent with a rate of 0.01.
+    """
+    module = _module_of(model)
+    if link_of(module) is not None:
+        raise RuntimeError(
+            "Model has already been wrapped in 'poptorch.trainingModel'. Call model.destroy() on the model to unwrap "
+            "before wrapping again."
+        )
+    own = resolve(options, training=True)
+    if optimizer is None:
+        optimizer = SGD(module.parameters(), lr=0.01)
+    return PoplarExecutor(shallow_copy(module), own, True, __version__, optimizer, module)
+
+
+def inferenceModel(model: "torch.nn.Module | PoplarExecutor", options: Options | None = None) -> "PoplarExecutor":
+    """An executor that runs a module forwards.
+
+    Args:
+      model: the module, or an executor to take it from.
+      options: how it runs; they become frozen.
+    """
+    module = _module_of(model)
+    return PoplarExecutor(shallow_copy(module), resolve(options, training=False), False, __version__, None, module)
+
+
+def load(filename: str, edit_opts_fn: Any = None) -> NoReturn:
+    """Refused: executables are not exported yet."""
+    _refuse_export("poptorch.load")
+
+
+def _module_of(model: Any) -> torch.nn.Module:
+    return model._user_model if isinstance(model, PoplarExecutor) else model
+
+
+class PoplarExecutor:
+    """A module that runs on the IPU. Made by `trainingModel` and `inferenceModel`."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        options: Options,
+        training: bool,
+        poptorch_version: str,
+        optimizer: torch.optim.Optimizer | None = None,
+        user_model: torch.nn.Module | None = None,
+    ) -> None:
+        self._user_model = user_model if user_model is not None else model
+        self._model = model
+        self._options = options
+        self._training = training
+        self._session = Session(model, options, optimizer)
+        self._link = Link(self._user_model, self._refresh, self.destroy) if training else None
+        self._seen_version = -1
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run; the first call compiles."""
+        assert self._options.connection_type != ConnectionType.Never, (
+            "Trying to run a model on an offline device (ConnectionType.Never): use model.compile(inputs) instead of "
+            "model(inputs)"
+        )
+        arguments = Signature(self._model.forward).bind(args, kwargs)
+        if self._session.compiled is None:
+            self._compile(arguments)
+        elif not self._session.attached:
+            self.attachToDevice()
+        self._follow_training()
+        result = self._session.run(arguments)
+        if self._link is not None:
+            self._link.stale = True
+        return result
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compile for arguments like these, without running."""
+        if self._session.compiled is not None:
+            logger.warning("Call to compile() ignored: the executable is already compiled")
+            return
+        self._compile(Signature(self._model.forward).bind(args, kwargs))
+
+    def _compile(self, arguments: Any) -> None:
+        self._session.compile(arguments)
+        if self._options.connection_type != ConnectionType.Never:
+            self._session.attach()
+        if self._training and self._link is None:
+            self._link = Link(self._user_model, self._refresh, self.destroy)
+
+    def _follow_training(self) -> None:
+        """Take the weights of the executor that trains the same module, if they are newer than ours."""
+        link = link_of(self._user_model)
+        if self._training or link is None:
+            return
+        link.refresh()
+        if link.version != self._seen_version:
+            self._session.forget_weights()
+            self._seen_version = link.version
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The user's module."""
+        return self._user_model
+
+    @property
+    def options(self) -> Options:
+        """The options in force."""
+        return self._options
+
+    @property
+    def rng_state(self) -> list[int] | None:
+        """The state of the random generator: its seed, then how far it is."""
+        self._require_compiled()
+        return self._session.rng_state
+
+    @rng_state.setter
+    def rng_state(self, state: list[int]) -> None:
+        self._require_compiled()
+        self._session.rng_state = state
+
+    @property
+    def random_seed(self) -> int:
+        """The seed of the random generator."""
+        return self._session.seed
+
+    def setOptimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Replaces the optimizer, or takes over changed attributes of the present one."""
+        if not self._training:
+            raise Error("Optimizer can only be set on a training model")
+        self._session.set_optimizer(optimizer)
+
+    def load_state_dict(self, state_dict: dict[str, torch.Tensor], strict: bool = True) -> Any:
+        """Loads weights into the module and, when attached, onto the device."""
+        # The values about to be replaced need not come home.
+        if self._link is not None:
+            self._link.stale = False
+        missing = self._user_model.load_state_dict(state_dict, strict)
+        if self._session.attached:
+            self.copyWeightsToDevice()
+        return missing
+
+    def copyWeightsToHost(self) -> None:
+        """Copies all weights from the device to the module."""
+        self._require_compiled()
+        if self._link is not None:
+            self._link.stale = False
+            self._link.version += 1
+        self._session.refresh_weights()
+
+    def copyWeightsToHostIfNeeded(self) -> bool:
+        """Copies weights to the module if the device has newer ones; whether it did."""
+        needed = self._link is not None and self._link.stale
+        if self._link is not None:
+            self._link.refresh()
+        return needed
+
+    def copyWeightsToDevice(self) -> None:
+        """Copies the module's weights to the device; what the device has learned since the last copy is lost."""
+        self._require_compiled()
+        if self._link is not None:
+            self._link.stale = False
+        self._session.forget_weights()
+
+    def copyNamedBuffersToDevice(self) -> None:
+        """Copies the buffers named by `Options.updatableNamedBuffers` to the device."""
+        names = self._options._Popart.options.get("updatableNamedBuffers")
+        if not names:
+            raise Error("No named buffers marked as updatable via updatableNamedBuffers option")
+        self._require_compiled()
+        self._session.forget_weights(names)
+
+    def _refresh(self) -> None:
+        if self._session.compiled is not None:
+            self._session.refresh_weights()
+
+    def isCompiled(self) -> bool:
+        """Whether there is an executable."""
+        return self._session.compiled is not None
+
+    def isAttachedToDevice(self) -> bool:
+        """Whether the executor holds its IPUs."""
+        return self._session.attached
+
+    def attachToDevice(self) -> None:
+        """Takes the IPUs, and puts everything on them again."""
+        self._require_compiled()
+        assert self._options.connection_type != ConnectionType.Never, (
+            "Trying to attach to an offline device (ConnectionType.Never)"
+        )
+        if self._session.attached:
+            raise Error("Device is already attached")
+        self._session.forget_weights()
+        self._session.attach()
+
+    def detachFromDevice(self) -> None:
+        """Brings weights and optimizer state home, and lets the IPUs go."""
+        self._require_compiled()
+        if not self._session.attached:
+            raise Error("Device is not attached")
+        self.copyWeightsToHostIfNeeded()
+        self._session.detach()
+
+    def destroy(self) -> None:
+        """Brings everything home and drops the executable; the next call compiles again."""
+        if self._link is not None:
+            self._link.refresh()
+        self._session.destroy()
+        if self._link is not None:
+            self._link.release()
+            self._link = None
+
+    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> NoReturn:
+        """Refused: executables are not exported yet."""
+        _refuse_export("compileAndExport")
+
+    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True) -> NoReturn:
+        """Refused: executables are not exported yet."""
+        _refuse_export("save")
+
+    def loadExecutable(self, filename: str) -> NoReturn:
+        """Refused: executables are not exported yet."""
+        _refuse_export("loadExecutable")
+
+    def getPerfCounters(self) -> dict[str, list[list[float]]]:
+        """When every transfer of the last call began and ended, in seconds."""
+        return self._session.counters.lists()
+
+    def getLatency(self) -> Latency:
+        """Seconds from the first upload to the last download: minimum, maximum, average."""
+        return self._session.counters.latency("input", "output_complete")
+
+    def getHostIpuLatency(self) -> Latency:
+        """Seconds of the uploads."""
+        return self._session.counters.latency("input", "input_complete")
+
+    def getComputeLatency(self) -> Latency:
+        """Seconds from the last upload to the first download."""
+        return self._session.counters.latency("input_complete", "output")
+
+    def getIpuHostLatency(self) -> Latency:
+        """Seconds of the downloads."""
+        return self._session.counters.latency("output", "output_complete")
+
+    def cycleCount(self) -> int:
+        """The seconds the last call computed, counted in cycles of the virtual IPU."""
+        if not self._options._Popart.options.get("instrumentWithHardwareCycleCounter"):
+            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
+        if not self._session.runs:
+            raise Error("Please run the model at least once before obtaining cycle count.")
+        return self._session.cycles()
+
+    def compilationTime(self) -> datetime.timedelta:
+        """How long compiling took."""
+        if self._session.compiled is None:
+            raise Error("Please compile the model before obtaining compilation time.")
+        if not self._options._show_compilation_progress_bar:
+            raise Error("Please set showCompilationProgressBar option to obtain compilation time.")
+        return datetime.timedelta(seconds=self._session.seconds)
+
+    def getTensorNames(self) -> list[str]:
+        """The names of the tensors of the compiled model."""
+        assert self._session.compiled is not None, "Model must be compiled before calling getTensorNames"
+        return self._session.tensor_names()
+
+    def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
+        """The last value of a tensor asked for by `Options.anchorTensor`."""
+        assert short_name in self._options.anchored_tensors, f"No tensor with name {short_name} found."
+        raise UnsupportedError(
+            f"Anchored tensors are not supported yet. Received: {short_name!r}. Return the tensor from forward instead."
+        )
+
+    def _require_compiled(self) -> None:
+        if self._session.compiled is None:
+            raise Error("Model has not been compiled or has been destroyed.")
+
+    def __getattr__(self, attr: str) -> Any:
+        if attr.startswith("__") or "_user_model" not in self.__dict__:
+            raise AttributeError(attr)
+        value = getattr(self._user_model, attr)
+        if isinstance(value, torch.nn.Parameter) and attr in self._user_model._parameters:
+            return _ParameterProxy(value, attr)
+        return value
+
+    def __repr__(self) -> str:
+        return blocks.module_repr(self._model)
+
+    def __del__(self) -> None:
+        # What was trained must not be lost with the executor; at the interpreter's end there is no way to save it.
+        with contextlib.suppress(Exception):
+            self.destroy()
+
+
+class _ParameterProxy:
+    """A parameter of the top-level module, as an executor shows it."""
+
+    def __init__(self, parameter: torch.nn.Parameter, name: str) -> None:
+        self._parameter = parameter
+        self._name = name
+
+    def replicaGrouping(self, comm_group_type: Any, shards: int, variable_retrieval_mode: Any) -> NoReturn:
+        """Refused: weights are equal on all replicas."""
+        if not self._parameter.dim():
+            raise Error("Scalars cannot be passed as per-replica weight tensor values")
+        raise UnsupportedError(
+            f"replicaGrouping of {self._name} is not supported: weights are equal on all replicas. Leave it out."
+        )
+
+    def __getattr__(self, attr: str) -> Any:
+        return getattr(self._parameter, attr)
+
+    def __repr__(self) -> str:
+        return repr(self._parameter)
+
+
+def _refuse_export(name: str) -> NoReturn:
+    raise UnsupportedError(
+        f"{name} is not supported yet: executables cannot be stored. Save the module's state_dict() with torch.save, "
+        "and compile again."
+    )

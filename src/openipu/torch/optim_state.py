@@ -1,0 +1,56 @@
+"""An optimizer's state on the device under the names programs know, to be read and to be loaded."""
+
+from typing import Any
+
+import torch
+
+from openipu.torch.compilation import Compiled
+from openipu.torch.entry import PREFIX
+from openipu.torch.logger import logger
+from openipu.torch.optim_rules import RULES
+from openipu.torch.programs import HYPER
+
+_LOSS_SCALE = "lossScaling_FLOAT"
+
+
+def read_state(compiled: Compiled) -> dict[str, dict[str, torch.Tensor]]:
+    """The state and the parameters, from the host's copies."""
+    state = {name: tensor.clone() for name, tensor in compiled.state_tensors.items() if name != HYPER}
+    return {"ipu_state": state, "ipu_param": _parameters(compiled)}
+
+
+def write_state(compiled: Compiled, loaded: dict[str, Any]) -> None:
+    """Put loaded state into the host's copies, for the next run to take."""
+    given = loaded["ipu_state"] or {}
+    for name, weight in compiled.state.items():
+        if name == HYPER:
+            continue
+        if name not in given:
+            logger.warning("writeOptimizerState: ignoring missing state %s", name)
+            continue
+        compiled.state_tensors[name].copy_(given[name])
+        weight.forget_device()
+    known = _parameters(compiled)
+    for name in known:
+        if name not in (loaded["ipu_param"] or {}):
+            logger.warning("writeOptimizerState: ignoring missing parameter %s", name)
+
+
+def _parameters(compiled: Compiled) -> dict[str, torch.Tensor]:
+    description = compiled.optimizer
+    assert description is not None
+    matrix = compiled.state_tensors[HYPER]
+    columns = {name: index for index, name in enumerate(RULES[description.kind].hyper)}
+    scale = matrix[0, -1]
+    found = {_LOSS_SCALE: scale.float()}
+    for full, row in compiled.rows.items():
+        name = full.removeprefix(PREFIX)
+        rate, decay = matrix[row, columns["lr"]], matrix[row, columns["weight_decay"]]
+        if description.kind == "SGD" and not description.structure["momentum"]:
+            kept = rate * (1 - matrix[row, columns["dampening"]])
+            found[f"scaledLearningRate0___specific___{name}"] = (kept / scale).float()
+            found[f"weightDecayScaleFactor0___specific___{name}"] = (1 - kept * decay).float()
+        else:
+            found[f"learningRate___specific___{name}"] = rate.float()
+            found[f"weightDecay___specific___{name}"] = decay.float()
+    return found

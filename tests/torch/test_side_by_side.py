@@ -50,14 +50,14 @@ def test_training_agrees_with_torch(name, plan):
     options = poptorch.Options().deviceIterations(iterations).replicationFactor(replicas)
     options.Training.gradientAccumulation(accumulation)
     options.outputMode(poptorch.OutputMode.All)
-    optimizer = poptorch.optim.SGD(ours.parameters(), lr=0.02, momentum=0.9)
+    optimizer = poptorch.optim.SGD(ours.parameters(), lr=0.01, momentum=0.9)
     executor = poptorch.trainingModel(ours, options, optimizer)
     losses, outputs = [], None
     for batch in batches:
         outputs, loss = executor(*batch)
         losses.append(loss.reshape(-1))
     expected = trained_by_torch(
-        stock, torch.optim.SGD(stock.parameters(), lr=0.02, momentum=0.9), batches, plan
+        stock, torch.optim.SGD(stock.parameters(), lr=0.01, momentum=0.9), batches, plan
     )
     assert_close(torch.cat(losses), expected, "losses")
     assert leaves(outputs)[0].shape[0] == rows

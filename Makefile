@@ -15,7 +15,7 @@ $(STAMP): pyproject.toml src/openipu_hook.pth
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing openipu and what it needs into $(VENV) (a few minutes the first time)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[tensorflow,report,dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -q -e '.[tensorflow,torch,report,dev]'
 	@touch $(STAMP)
 
 demo: setup

@@ -46,7 +46,16 @@ def main(rounds: int, only: tuple[str, ...]) -> None:
                     figures[key][peer].append(measure(key, peer))
                     progress.advance(task)
     table = Table(title=f"Keras fit from NumPy, {platform.machine()}, best of {rounds} rounds")
-    for column in ("model", "peer", "µs/step", "ratio to openipu", "first execution s", "peak RSS MiB", "loss"):
+    for column in (
+        "model",
+        "peer",
+        "µs/step",
+        "CPU µs/step",
+        "ratio to openipu",
+        "first execution s",
+        "peak RSS MiB",
+        "loss",
+    ):
         table.add_column(column, justify="left" if column in ("model", "peer") else "right")
     summary = {}
     for key in keys:
@@ -56,7 +65,7 @@ def main(rounds: int, only: tuple[str, ...]) -> None:
         summary[key] = {"rows": rows, "speedup_over_best_peer": speedup}
         for peer, row in rows.items():
             table.add_row(
-                CASES[key].name if peer == "openipu" else "", peer, f"{row['us_per_step']:.0f}",
+                CASES[key].name if peer == "openipu" else "", peer, f"{row['us_per_step']:.0f}", f"{row['cpu_us_per_step']:.0f}",
                 f"{row['us_per_step'] / ours:.2f}", f"{row['first_execution_s']:.2f}",
                 f"{row['peak_rss_mib']:.0f}", f"{row['loss']:.4f}",
             )  # fmt: skip

@@ -31,11 +31,12 @@ def main(key: str, peer: str) -> None:
     x, y = models.data(key)
     started = time.perf_counter()
     epochs: list[float] = []
+    work: list[float] = []
     first: list[float] = []
 
     class Clock(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
-            self.begin = time.perf_counter()
+            self.begin, self.busy = time.perf_counter(), time.process_time()
 
         def on_train_batch_end(self, batch, logs=None):
             if not first:
@@ -43,6 +44,7 @@ def main(key: str, peer: str) -> None:
 
         def on_epoch_end(self, epoch, logs=None):
             epochs.append(time.perf_counter() - self.begin)
+            work.append(time.process_time() - self.busy)
 
     case = models.CASES[key]
     with scope:
@@ -52,6 +54,7 @@ def main(key: str, peer: str) -> None:
         json.dumps(
             {
                 "us_per_step": min(epochs[1:]) / case.steps * 1e6,
+                "cpu_us_per_step": min(work[1:]) / case.steps * 1e6,
                 "first_execution_s": first[0],
                 "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
                 "loss": float(history.history["loss"][-1]),

@@ -42,7 +42,8 @@ def assert_steps_agree(ours, executor, stock, step, steps=STEPS, tolerance=1e-5)
         expected = step(stock, x, y)
         assert torch.allclose(loss, expected, rtol=1e-5, atol=1e-6), number
         for mine, other in zip(ours.parameters(), stock.parameters(), strict=True):
-            torch.testing.assert_close(mine.detach(), other.detach(), rtol=tolerance, atol=1e-6)
+            # Relative to the tensor: optimizers that divide by the gradient's size enlarge the rounding of tiny ones.
+            assert (mine.detach() - other.detach()).norm() <= tolerance * other.detach().norm(), number
 
 
 def stepping(optimizer, clip=None):
@@ -123,6 +124,7 @@ def test_gradients_are_clipped_by_their_common_norm():
     assert_steps_agree(ours, executor, stock, stepping(torch.optim.SGD(stock.parameters(), lr=0.5), clip=0.1))
 
 
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
 def test_groups_have_their_own_numbers_and_schedulers_need_no_compilation():
     ours, stock = pair()
 

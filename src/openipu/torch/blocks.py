@@ -26,11 +26,19 @@ class Recorder:
     def __init__(self) -> None:
         self.blocks: list[tuple[str, int | None]] = []
         self._automatic = 0
+        self._keeping = contextlib.ExitStack()
 
     def begin(self, user_id: str | None, ipu_id: int | None) -> None:
         """What is captured from now on belongs to a new block."""
+        if not self.blocks:
+            self._keeping.enter_context(traceback.preserve_node_meta())
         self.blocks.append((self._name(user_id), ipu_id))
         _annotate(len(self.blocks) - 1)
+
+    def end(self) -> None:
+        """The module has been captured: what torch makes of its operations takes their notes over."""
+        self._keeping.close()
+        traceback.current_meta.get("custom", {}).pop(_KEY, None)
 
     def restart_names(self) -> None:
         """Number blocks without a name from 0 again."""
@@ -52,10 +60,20 @@ def recording() -> Iterator[Recorder]:
     recorder = Recorder()
     token = _recorder.set(recorder)
     try:
-        with traceback.preserve_node_meta():
-            yield recorder
+        yield recorder
     finally:
         _recorder.reset(token)
+
+
+@contextlib.contextmanager
+def during_forward() -> Iterator[None]:
+    """Around the call of the user's module: nothing else must carry the number of a block."""
+    try:
+        yield
+    finally:
+        recorder = _recorder.get()
+        if recorder is not None:
+            recorder.end()
 
 
 def _annotate(number: int) -> None:

@@ -13,7 +13,7 @@ from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.errors import UnsupportedError
 from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, PipelineEngine
-from openipu.torch import blocks, ops  # noqa: F401  (importing the operations registers them)
+from openipu.torch import blocks, library, ops  # noqa: F401  (importing the operations registers them)
 from openipu.torch.arguments import Arguments
 from openipu.torch.batching import Batching, batching_of, micro_batch_shape
 from openipu.torch.capture import Captured, capture
@@ -25,7 +25,6 @@ from openipu.torch.optim_description import Description
 from openipu.torch.options import Options, validate
 from openipu.torch.planning import pipeline_of, plan_of
 from openipu.torch.programs import HYPER, ModuleProgram, Training, assemble, trained_names
-from openipu.torch.semantics import IpuSemantics
 from openipu.torch.structures import leaves, rebuild
 from openipu.torch.sync import Weight, to_array, unwatched
 from openipu.torch.tracing import capturing
@@ -155,7 +154,6 @@ def _captured(
             _unchecked_distributions(),
             capturing(),
             capturing_for(training),
-            IpuSemantics(),
         ):
             return capture(entry, flat), recorder
     except UnsupportedError as error:

@@ -5,8 +5,9 @@ from typing import Any
 
 import torch
 
-from openipu.torch import structures
+from openipu.torch import blocks, structures
 from openipu.torch.exceptions import Error
+from openipu.torch.semantics import IpuSemantics
 
 PREFIX = "model."
 
@@ -38,7 +39,9 @@ class Entry(torch.nn.Module):
         leaves = [next(given) if is_input(leaf) else leaf for leaf in structures.leaves(self._arguments)]
         args, kwargs = structures.rebuild(self._arguments, leaves)
         before = _bindings(self.model)
-        result = self.model(*args, **kwargs)
+        # Only here: what captures the module also uses torch functions, before and after.
+        with blocks.during_forward(), IpuSemantics():
+            result = self.model(*args, **kwargs)
         _check_bindings(before, _bindings(self.model), self.model)
         flat: list[torch.Tensor] = []
         places: list[int | None] = []

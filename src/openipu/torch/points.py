@@ -1,5 +1,6 @@
 """Operations on point clouds: farthest-point sampling and nearest neighbours."""
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +27,7 @@ def _fps_fake(src: torch.Tensor, ptr: Sequence[int], ratio: float, random_start:
 
 
 def _counts(ptr: Sequence[int], ratio: float) -> list[int]:
-    return [math.ceil(ratio * (end - begin)) for begin, end in zip(ptr, ptr[1:], strict=False)]
+    return [math.ceil(ratio * (end - begin)) for begin, end in itertools.pairwise(ptr)]
 
 
 @lowering("openipu::fps", random=lambda node: bool(node.args[3]))

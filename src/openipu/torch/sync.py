@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import copyreg
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -179,12 +180,10 @@ def _nothing() -> None:
 def _module_class(original: type, link: Link) -> type:
     def reduce(self: torch.nn.Module, protocol: int) -> Any:
         plain = original.__new__(original)
-        plain.__dict__ = self.__dict__
-        return copy_reduction(plain, protocol)
-
-    def copy_reduction(plain: Any, protocol: int) -> Any:
-        found = original.__reduce_ex__(plain, protocol)
-        return (*found[:2], dict(plain.__dict__), *found[3:]) if found[2] is plain.__dict__ else found
+        plain.__dict__ = dict(self.__dict__)
+        state = original.__reduce_ex__(plain, 2)[2]
+        # Not the usual way to make an object: pickle refuses it for one whose class is not the one it names.
+        return copyreg._reconstructor, (original, object, None), state  # type: ignore[attr-defined]
 
     def copy_if_needed(self: torch.nn.Module) -> None:
         """Bring trained weights to the host, if they are newer on the device."""

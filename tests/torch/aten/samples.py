@@ -1,20 +1,10 @@
 """PyTorch's own samples of calls of its functions (OpInfo), as functions of tensors."""
 
-import importlib.util
 import itertools
-import sys
-import types
-import unittest
 import warnings
 
 import torch
 from torch.utils import _pytree as pytree
-
-if importlib.util.find_spec("expecttest") is None:
-    # torch.testing's samples need only that this test-writing tool can be imported.
-    stand_in = types.ModuleType("expecttest")
-    stand_in.TestCase = unittest.TestCase
-    sys.modules["expecttest"] = stand_in
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

@@ -17,8 +17,9 @@ PEERS = ("openipu", "keras-tf spe 1", "keras-tf spe 200", "keras-jax")
 RESULTS = pathlib.Path(__file__).parent / "results" / "keras.json"
 
 
-def measure(key: str, peer: str) -> dict:
-    command = [sys.executable, "-m", "benchmarks.worker", key, peer]
+def measure(key: str, peer: str, *more: str) -> dict:
+    module = "benchmarks.replicas" if peer == "replicas" else "benchmarks.worker"
+    command = [sys.executable, "-m", module, key, *more] if more else [sys.executable, "-m", module, key, peer]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise click.ClickException(f"{peer} on {key} failed:\n{done.stderr[-3000:]}")
@@ -27,6 +28,21 @@ def measure(key: str, peer: str) -> dict:
 
 def best(rounds: list[dict]) -> dict:
     return {name: min(r[name] for r in rounds) for name in rounds[0]}
+
+
+def replicas(console: Console) -> dict:
+    """Sixteen replicas against one device with the same total batch."""
+    table = Table(title="16 replicas beside one device with the same total batch")
+    for column in ("model", "total batch", "one device ms/step", "16 replicas ms/step", "ratio"):
+        table.add_column(column, justify="left" if column == "model" else "right")
+    figures = {}
+    with console.status("measuring replicas"):
+        for key, total in (("mlp128", 512), ("cnn", 256)):
+            figures[key] = row = measure(key, "replicas", str(total))
+            ratio = row["16"] / row["1"]
+            table.add_row(CASES[key].name, str(total), f"{row['1']:.2f}", f"{row['16']:.2f}", f"{ratio:.2f}")
+    console.print(table)
+    return figures
 
 
 @click.command()
@@ -65,12 +81,14 @@ def main(rounds: int, only: tuple[str, ...]) -> None:
         summary[key] = {"rows": rows, "speedup_over_best_peer": speedup}
         for peer, row in rows.items():
             table.add_row(
-                CASES[key].name if peer == "openipu" else "", peer, f"{row['us_per_step']:.0f}", f"{row['cpu_us_per_step']:.0f}",
+                CASES[key].name if peer == "openipu" else "", peer, f"{row['us_per_step']:.0f}",
+                f"{row['cpu_us_per_step']:.0f}",
                 f"{row['us_per_step'] / ours:.2f}", f"{row['first_execution_s']:.2f}",
                 f"{row['peak_rss_mib']:.0f}", f"{row['loss']:.4f}",
             )  # fmt: skip
         table.add_row("", f"[bold]openipu is {speedup:.2f}x the best peer[/bold]", end_section=True)
     console.print(table)
+    summary["replicas"] = replicas(console)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(summary, indent=2))
     console.print(f"Written to {RESULTS.relative_to(pathlib.Path.cwd())}")

@@ -3,11 +3,11 @@
 import jax
 import numpy as np
 import pytest
-from tests.compiler import toy
 
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.program import OutputMode, Pipeline, Plan, Reduction, Schedule
 from openipu.runtime import PipelineEngine
+from tests.compiler import toy
 
 
 def test_there_are_several_devices():

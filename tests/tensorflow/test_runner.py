@@ -204,3 +204,34 @@ def test_random_numbers_differ_between_runs_and_repeat_after_a_reset(strategy):
     first = twice()
     assert first[0] != first[1]
     assert twice() == first
+
+
+@pytest.mark.parametrize(("ipus", "replicas"), [(2, 1), (4, 2), (8, 4)])
+def test_shards_take_ipus_from_replicas(ipus, replicas):
+    ipu.config.reset_ipu_configuration()
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = ipus
+    config.configure_ipu_system()
+    strategy = ipu.ipu_strategy.IPUStrategy()
+
+    @tf.function(jit_compile=True)
+    def sharded(x):
+        with ipu.scopes.ipu_shard(0):
+            y = x * 2.0
+        with ipu.scopes.ipu_shard(1):
+            z = tf.reduce_sum(y + 1.0)
+        return ipu.cross_replica_ops.cross_replica_sum(z)
+
+    with strategy.scope():
+        assert float(strategy.run(sharded, args=(tf.ones([3]),))) == 9.0 * replicas
+    ipu.config.reset_ipu_configuration()
+
+
+def test_too_few_ipus_for_the_shards(strategy):
+    @tf.function(jit_compile=True)
+    def sharded(x):
+        with ipu.scopes.ipu_shard(3):
+            return x * 2.0
+
+    with strategy.scope(), pytest.raises(ValueError, match=r"has 1 IPUs attached, however .* requires a multiple of 4"):
+        strategy.run(sharded, args=(tf.ones([3]),))

@@ -111,7 +111,6 @@ class Encoder(nn.Module):
         return self.head(self.layer(x).mean(1))
 
 
-
 def _images(channels, side):
     return lambda n: torch.randn(n, channels, side, side)
 
@@ -134,7 +133,9 @@ MODULES = {
     ),
     "cnn": (
         lambda: WithLoss(
-            nn.Sequential(nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.ELU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)),
+            nn.Sequential(
+                nn.Conv2d(2, 4, 3, stride=2, padding=1), nn.ELU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(16, 3)
+            ),
             CE(),
         ),
         (_images(2, 8), _labels(3)),
@@ -165,18 +166,24 @@ MODULES = {
         (lambda n: torch.rand(n, 8), lambda n: torch.rand(n, 8)),
     ),
     "conv1d": (
-        lambda: WithLoss(nn.Sequential(nn.Conv1d(3, 4, 3), nn.SiLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(16, 2)), CE()),
+        lambda: WithLoss(
+            nn.Sequential(nn.Conv1d(3, 4, 3), nn.SiLU(), nn.MaxPool1d(2), nn.Flatten(), nn.Linear(16, 2)), CE()
+        ),
         (_vectors(3, 10), _labels(2)),
     ),
     "transposed": (
-        lambda: WithLoss(nn.Sequential(nn.ConvTranspose2d(3, 4, 3, stride=2), nn.LeakyReLU(), nn.Conv2d(4, 1, 2)), nn.L1Loss()),
+        lambda: WithLoss(
+            nn.Sequential(nn.ConvTranspose2d(3, 4, 3, stride=2), nn.LeakyReLU(), nn.Conv2d(4, 1, 2)), nn.L1Loss()
+        ),
         (_images(3, 4), _vectors(1, 8, 8)),
     ),
     "tied": (lambda: WithLoss(Tied(), CE()), (_labels(11, 4), _labels(11))),
     "two_inputs": (lambda: WithLoss(TwoInputs(), nn.SmoothL1Loss()), (_vectors(4), _vectors(3), _vectors(2))),
     "two_losses": (lambda: TwoLosses(), (_vectors(6), _labels(4))),
     "instance_norm": (
-        lambda: WithLoss(nn.Sequential(nn.Conv2d(2, 3, 3), nn.InstanceNorm2d(3, affine=True), nn.Softplus(), nn.Flatten()), MSE()),
+        lambda: WithLoss(
+            nn.Sequential(nn.Conv2d(2, 3, 3), nn.InstanceNorm2d(3, affine=True), nn.Softplus(), nn.Flatten()), MSE()
+        ),
         (_images(2, 5), _vectors(27)),
     ),
 }  # fmt: skip

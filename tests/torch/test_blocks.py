@@ -84,11 +84,11 @@ def test_too_few_micro_batches_are_refused():
 
 def test_unknown_blocks_and_missing_ipus_are_refused():
     strategy = poptorch.PipelinedExecution("B1", "B2")
-    with pytest.raises(AssertionError, match="Unknown Block 'B3'"):
+    with pytest.raises(AssertionError, match=r"Unknown Block 'B3'"):
         trained(Deep(), options(7, strategy), [(torch.randn(14, 4), torch.randn(14, 4))])
     model = Deep(annotate=False)
     poptorch.BeginBlock(model.layers[1], "A")
-    with pytest.raises(AssertionError, match="no IPU was specified for block A"):
+    with pytest.raises(AssertionError, match=r"no IPU was specified for block A"):
         poptorch.inferenceModel(model)(torch.randn(1, 4))
 
 
@@ -115,7 +115,7 @@ def test_blocks_are_contexts_and_decorators():
     executor = poptorch.inferenceModel(model, poptorch.Options().deviceIterations(2))
     torch.testing.assert_close(executor(x), model(x).detach())
     assert executor._session.compiled.plan.pipeline.device_mapping == (0, 1)
-    with pytest.raises(poptorch.Error, match="No active Block, all the ops must belong to a Block"):
+    with pytest.raises(poptorch.Error, match=r"No active Block, all the ops must belong to a Block"):
         poptorch.inferenceModel(InBlocks(after=True), poptorch.Options().deviceIterations(2))(x)
 
 
@@ -125,13 +125,13 @@ def test_annotations_leave_the_layer_as_it_is():
     assert poptorch.BeginBlock(layer, "a", 1) is layer
     assert type(layer) is nn.Linear and list(layer.state_dict()) == keys
     assert copy.deepcopy(layer)(torch.ones(1, 2)).shape == (1, 2)
-    with pytest.raises(poptorch.Error, match="already been assigned to a block"):
+    with pytest.raises(poptorch.Error, match=r"already been assigned to a block"):
         poptorch.BeginBlock(layer, "b")
     assert "BeginBlock(user_id=a, ipu_id=1)" in poptorch.module_repr(nn.Sequential(layer))
     poptorch.removeBlocks(layer)
     poptorch.BeginBlock(layer, "b")
     assert poptorch.BeginBlock(torch.relu, "c")(torch.tensor(-1.0)) == 0
-    with pytest.raises(poptorch.Error, match="not an instance of torch.nn.Module or function"):
+    with pytest.raises(poptorch.Error, match=r"not an instance of torch.nn.Module or function"):
         poptorch.BeginBlock(3)
 
 
@@ -143,7 +143,7 @@ def test_three_ipus_are_rounded_up_only_when_asked():
         return made
 
     opts = poptorch.Options().deviceIterations(3)
-    with pytest.raises(poptorch.Error, match="use of 3 IPUs.*minimum of 4"):
+    with pytest.raises(poptorch.Error, match=r"use of 3 IPUs.*minimum of 4"):
         poptorch.inferenceModel(model(), opts)(torch.randn(3, 4))
     opts = poptorch.Options().deviceIterations(3).autoRoundNumIPUs(True)
     executor = poptorch.inferenceModel(model(), opts)
@@ -152,11 +152,11 @@ def test_three_ipus_are_rounded_up_only_when_asked():
 
 
 def test_multi_conv_checks_its_arguments():
-    with pytest.raises(ValueError, match="Invalid partials types"):
+    with pytest.raises(ValueError, match=r"Invalid partials types"):
         poptorch.MultiConv().partialsTypes(torch.int32)
-    with pytest.raises(AssertionError, match="Invalid plan type!"):
+    with pytest.raises(AssertionError, match=r"Invalid plan type!"):
         poptorch.MultiConv().planType(3)
-    with pytest.raises(AssertionError, match="Invalid available memory proportion!"):
+    with pytest.raises(AssertionError, match=r"Invalid available memory proportion!"):
         poptorch.MultiConv().availableMemoryProportions("a")
 
 
@@ -181,9 +181,9 @@ def test_multi_conv_groups_convolutions():
     x = torch.randn(1, 1, 5, 5)
     model = Grouped()
     torch.testing.assert_close(poptorch.inferenceModel(model)(x), model(x).detach())
-    with pytest.raises(poptorch.Error, match="Nested poptorch.MultiConv"):
+    with pytest.raises(poptorch.Error, match=r"Nested poptorch.MultiConv"):
         poptorch.inferenceModel(Grouped(nested=True))(x)
-    with pytest.raises(poptorch.Error, match="Unexpected end_multi_conv"):
+    with pytest.raises(poptorch.Error, match=r"Unexpected end_multi_conv"):
         poptorch.inferenceModel(Grouped(empty=True))(x)
 
 

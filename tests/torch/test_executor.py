@@ -53,7 +53,7 @@ def test_output_modes(name):
 
 
 def test_a_period_must_fit():
-    with pytest.raises(poptorch.Error, match="must be a factor"):
+    with pytest.raises(poptorch.Error, match=r"must be a factor"):
         poptorch.inferenceModel(Affine(), options(4, 1, poptorch.OutputMode.EveryN, 3))(torch.ones(4))
 
 
@@ -65,13 +65,13 @@ def test_a_batch_that_cannot_be_cut_is_refused():
 def test_inference_refuses_accumulation_and_options_freeze():
     opts = options()
     opts.Training.gradientAccumulation(2)
-    with pytest.raises(poptorch.Error, match="gradientAccumulation"):
+    with pytest.raises(poptorch.Error, match=r"gradientAccumulation"):
         poptorch.inferenceModel(Affine(), opts)
     opts = options()
     poptorch.inferenceModel(Affine(), opts)
-    with pytest.raises(AttributeError, match="frozen|Options"):
+    with pytest.raises(AttributeError, match=r"frozen|Options"):
         opts.deviceIterations(7)
-    with pytest.raises(poptorch.Error, match="Expected poptorch.Options"):
+    with pytest.raises(poptorch.Error, match=r"Expected poptorch.Options"):
         poptorch.inferenceModel(Affine(), {"a": 1})
 
 
@@ -96,7 +96,10 @@ def test_structures_go_in_and_come_out():
     torch.testing.assert_close(model(more={"pair": (b, a)}, scale=3, x=x, extra=5)[1], (x + b - a) * 3)
 
     cases = [
-        (lambda: model(torch.rand(3), {"pair": (a, b)}, extra=5), r"Shape mismatch for x: expected torch.Size\(\[2\]\)"),
+        (
+            lambda: model(torch.rand(3), {"pair": (a, b)}, extra=5),
+            r"Shape mismatch for x: expected torch.Size\(\[2\]\)",
+        ),
         (lambda: model(x.int(), {"pair": (a, b)}, extra=5), "Data type mismatch for x: expected torch.float32"),
         (lambda: model(x, {"pair": [a, b]}, extra=5), r"Type mismatch for more\[pair\]"),
         (lambda: model(x, {"pair": (a, b, a)}, extra=5), r"Length mismatch for more\[pair\]: expected 2"),
@@ -108,19 +111,19 @@ def test_structures_go_in_and_come_out():
     for call, text in cases:
         with pytest.raises(poptorch.Error, match=text):
             call()
-    with pytest.raises(AssertionError, match="passed more than once"):
+    with pytest.raises(AssertionError, match=r"passed more than once"):
         model(x, {"pair": (a, b)}, x=x)
 
 
 def test_wrong_arguments_are_refused():
     model = poptorch.inferenceModel(Affine())
-    with pytest.raises(AssertionError, match="Too many arguments provided"):
+    with pytest.raises(AssertionError, match=r"Too many arguments provided"):
         model(torch.ones(2), torch.ones(2))
-    with pytest.raises(AssertionError, match="is not a valid parameter"):
+    with pytest.raises(AssertionError, match=r"is not a valid parameter"):
         model(torch.ones(2), y=1)
-    with pytest.raises(poptorch.Error, match="Zero-sized tensors"):
+    with pytest.raises(poptorch.Error, match=r"Zero-sized tensors"):
         model(torch.ones(0))
-    with pytest.raises(poptorch.Error, match="Unsupported input type torch.complex64"):
+    with pytest.raises(poptorch.Error, match=r"Unsupported input type torch.complex64"):
         model(torch.ones(2, dtype=torch.complex64))
 
 
@@ -166,7 +169,7 @@ class Rebinding(nn.Module):
 
 def test_what_a_static_graph_cannot_do_is_refused():
     model = Rebinding()
-    with pytest.raises(poptorch.Error, match="Buffer count is reassigned within the model"):
+    with pytest.raises(poptorch.Error, match=r"Buffer count is reassigned within the model"):
         poptorch.inferenceModel(model)(torch.ones(1))
     assert model.count == 0
 
@@ -182,7 +185,11 @@ def test_what_a_static_graph_cannot_do_is_refused():
         def forward(self, x):
             return x.to("cpu") * 2
 
-    for bad, text in ((Deciding, "static"), (Item, "aten::item is only supported in eager mode"), (Cpu, "Illegal move")):
+    for bad, text in (
+        (Deciding, "static"),
+        (Item, "aten::item is only supported in eager mode"),
+        (Cpu, "Illegal move"),
+    ):
         with pytest.raises(poptorch.Error, match=text):
             poptorch.inferenceModel(bad())(torch.ones(2))
 
@@ -234,18 +241,18 @@ def test_modes_of_the_module_count_when_it_is_captured():
 
 def test_results_have_no_backward():
     out, _ = poptorch.inferenceModel(Affine())(torch.ones(2))
-    with pytest.raises(poptorch.Error, match="cannot be called explicitly"):
+    with pytest.raises(poptorch.Error, match=r"cannot be called explicitly"):
         out.backward()
 
 
 def test_counters_and_times():
     model = poptorch.inferenceModel(Affine(), options(3, 2).logCycleCount(True))
-    assert model.getPerfCounters() == dict.fromkeys(("input", "input_complete", "output", "output_complete"), [[]])
+    assert model.getPerfCounters() == {k: [[]] for k in ("input", "input_complete", "output", "output_complete")}
     assert model.getLatency() == (0.0, 0.0, 0.0)
     for ask, text in ((model.cycleCount, "run the model"), (model.compilationTime, "compile the model")):
         with pytest.raises(poptorch.Error, match=text):
             ask()
-    with pytest.raises(AssertionError, match="must be compiled"):
+    with pytest.raises(AssertionError, match=r"must be compiled"):
         model.getTensorNames()
     model(torch.ones(6, 2))
     counters = model.getPerfCounters()
@@ -270,20 +277,20 @@ def test_hooks_run_around_the_capture():
         handle.remove()
     poptorch.inferenceModel(Affine())(torch.ones(1))
     assert seen == ["before", "after"]
-    with pytest.raises(RuntimeError, match="Pre-compile hook must be callable"):
+    with pytest.raises(RuntimeError, match=r"Pre-compile hook must be callable"):
         poptorch.registerPreCompileHook(1)
 
 
 def test_what_comes_later_is_refused_by_name():
     model = poptorch.inferenceModel(Affine())
     for call in (lambda: model.save("x"), lambda: model.compileAndExport("x", 1), lambda: poptorch.load("x")):
-        with pytest.raises(UnsupportedError, match="not supported yet"):
+        with pytest.raises(UnsupportedError, match=r"not supported yet"):
             call()
 
 
 def test_offline_models_compile_and_do_not_run():
     model = poptorch.inferenceModel(Affine(), poptorch.Options().useOfflineIpuTarget())
-    with pytest.raises(AssertionError, match="offline device"):
+    with pytest.raises(AssertionError, match=r"offline device"):
         model(torch.ones(2))
     model.compile(torch.ones(2))
     assert model.isCompiled() and not model.isAttachedToDevice()
@@ -298,3 +305,68 @@ def test_attributes_are_those_of_the_module():
     assert repr(executor) == repr(model)
     with pytest.raises(AttributeError):
         _ = executor.nothing
+
+
+class Learner(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([1.0, 2.0]))
+
+    def forward(self, x):
+        return nn.functional.mse_loss(self.w * x, torch.zeros_like(x))
+
+
+def test_anchored_tensors_come_back():
+    opts = options(2)
+    opts.anchorTensor("gradient", "Gradient___w", poptorch.OutputMode.All)
+    opts.anchorTensor("weight", "w")
+    opts.anchorTensor("input", "input_0")
+    model = Learner()
+    executor = poptorch.trainingModel(model, opts, poptorch.optim.SGD(model.parameters(), lr=0.5))
+    executor(torch.ones(2, 2))
+    gradients = executor.getAnchoredTensor("gradient").reshape(2, 2)
+    torch.testing.assert_close(gradients[0], torch.tensor([1.0, 2.0]))
+    torch.testing.assert_close(executor.getAnchoredTensor("weight"), torch.tensor([0.5, 1.0]))
+    torch.testing.assert_close(gradients[1], torch.tensor([0.5, 1.0]))
+    assert executor.getAnchoredTensor("input").shape == (1, 2)
+    with pytest.raises(AssertionError, match="No tensor with name other found"):
+        executor.getAnchoredTensor("other")
+    names = executor.getTensorNames()
+    prefixes = ("input", "loss", "Gradient___", "UpdatedVar__", "scaledLearningRate", "weightDecayScaleFactor")
+    assert all(any(name.startswith(prefix) for name in names) for prefix in prefixes)
+    opts = options()
+    opts.anchorTensor("x", "fc/Conv:0")
+    with pytest.raises(UnsupportedError, match="cannot be anchored"):
+        poptorch.inferenceModel(Affine(), opts)(torch.ones(2))
+
+
+def test_substitutions_are_active_while_capturing(monkeypatch):
+    seen = []
+
+    class Manager:
+        def replace(self):
+            seen.append("replace")
+
+        def restore(self):
+            seen.append("restore")
+
+    monkeypatch.setattr(poptorch._OverwriteContextManager, "_managers", [])
+    poptorch._OverwriteContextManager.registerSubsitutionManager(Manager)
+    poptorch.inferenceModel(Affine())(torch.ones(1))
+    assert seen == ["replace", "restore"]
+
+
+class Constants(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.constant, self.w = torch.ones(3), nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return x + 1, self.constant, self.w, torch.zeros(1), x
+
+
+def test_constants_of_the_host_are_returned_as_they_are():
+    model = poptorch.inferenceModel(Constants(), options(2))
+    with pytest.warns(UserWarning, match=r"Output expected to be on the IPU but is on cpu"):
+        made = model(torch.ones(4))
+    assert [tuple(tensor.shape) for tensor in made] == [(4,), (3,), (4,), (2,), (4,)]

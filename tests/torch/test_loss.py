@@ -81,12 +81,12 @@ def test_the_backward_pass_starts_at_the_loss(title):
 
 
 def test_a_model_without_loss_is_refused():
-    with pytest.raises(poptorch.Error, match="Couldn't find a loss in graph!"):
+    with pytest.raises(poptorch.Error, match=r"Couldn't find a loss in graph!"):
         change(lambda m, x, y: ((m.w * x - y) ** 2).mean())
 
 
 def test_two_losses_are_refused():
-    with pytest.raises(poptorch.Error, match="Multiple independent losses found in graph"):
+    with pytest.raises(poptorch.Error, match=r"Multiple independent losses found in graph"):
         change(lambda m, x, y: (F.mse_loss(m.w * x, y), F.l1_loss(m.w * x, y)))
 
 
@@ -111,5 +111,5 @@ def test_identity_loss_runs_on_the_host():
     x = torch.rand(3, requires_grad=True)
     poptorch.identity_loss(x, "mean").backward()
     torch.testing.assert_close(x.grad, torch.full((3,), 1 / 3))
-    with pytest.raises(AssertionError, match="Unsupported reduction type!"):
+    with pytest.raises(AssertionError, match=r"Unsupported reduction type!"):
         poptorch.identity_loss(x, "max")

@@ -44,7 +44,7 @@ def test_hints_change_nothing():
     x = torch.randn(4, 3)
     expected = (2 * x + 1) @ (2 * x + 1).t()
     torch.testing.assert_close(run(function, x), expected.half(), rtol=1e-3, atol=1e-3)
-    with pytest.raises(ValueError, match="All inputs must be tensors"):
+    with pytest.raises(ValueError, match=r"All inputs must be tensors"):
         poptorch.recomputationCheckpoint(1)
     with pytest.raises(poptorch.Error):
         poptorch.nop(3)
@@ -61,9 +61,9 @@ def test_for_loop_feeds_results_back_and_runs_once_on_the_host():
     made = run(function, x, y)
     torch.testing.assert_close(made, [a, b])
     torch.testing.assert_close(function(x, y), [x * y, y + x])
-    with pytest.raises(ValueError, match="Object is not list"):
+    with pytest.raises(ValueError, match=r"Object is not list"):
         poptorch.for_loop(2, lambda a: a, (x,))
-    with pytest.raises(ValueError, match="index 1 is not torch.tensor"):
+    with pytest.raises(ValueError, match=r"index 1 is not torch.tensor"):
         poptorch.for_loop(2, lambda a, b: [a, b], [x, 1])
 
 
@@ -127,9 +127,13 @@ def test_custom_operations_are_looked_up():
     made = run(function, x)
     torch.testing.assert_close(made, (3 * x, x**3 + x, torch.tensor([-0.5, 2.0])))
     assert all(torch.equal(value, torch.zeros(2)) for value in function(x))
-    with pytest.raises(UnsupportedError, match="no implementation of the custom operation 'Nothing'"):
+    with pytest.raises(UnsupportedError, match=r"no implementation of the custom operation 'Nothing'"):
         run(lambda x: poptorch.custom_op([x], "Nothing", "tests", 1, [x])[0], x)
-    for attributes, text in (({1: 2}, "keys must be strings"), ({"a": None}, "must be floats"), ({"a": [1, 1.0]}, "same")):
+    for attributes, text in (
+        ({1: 2}, "keys must be strings"),
+        ({"a": None}, "must be floats"),
+        ({"a": [1, 1.0]}, "same"),
+    ):
         with pytest.raises(ValueError, match=text):
             poptorch.custom_op([x], "Scale", "tests", 1, [x], attributes)
 
@@ -182,7 +186,7 @@ def test_tensors_are_printed_with_their_gradients(capfd):
     assert "product: (3, 1)" in shown and "product_gradient: (1, 1)" in shown
     with pytest.raises(KeyError):
         poptorch.ipu_print_tensor(torch.ones(1), float_format="nice")
-    with pytest.raises(poptorch.Error, match="must take a torch.tensor"):
+    with pytest.raises(poptorch.Error, match=r"must take a torch.tensor"):
         poptorch.ipu_print_tensor(1)
 
 

@@ -56,9 +56,7 @@ def test_training_agrees_with_torch(name, plan):
     for batch in batches:
         outputs, loss = executor(*batch)
         losses.append(loss.reshape(-1))
-    expected = trained_by_torch(
-        stock, torch.optim.SGD(stock.parameters(), lr=0.01, momentum=0.9), batches, plan
-    )
+    expected = trained_by_torch(stock, torch.optim.SGD(stock.parameters(), lr=0.01, momentum=0.9), batches, plan)
     assert_close(torch.cat(losses), expected, "losses")
     assert leaves(outputs)[0].shape[0] == rows
     for (key, mine), other in zip(ours.named_parameters(), stock.parameters(), strict=True):

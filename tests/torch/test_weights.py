@@ -73,7 +73,7 @@ def test_the_module_keeps_its_identity(trained):
     assert list(dict(executor.named_parameters())) == ["scale", "fc.weight", "fc.bias", "norm.weight", "norm.bias"]
     assert not isinstance(executor.scale, torch.Tensor) and executor.scale.shape == (2,)
     assert executor.fc.weight is model.fc.weight
-    with pytest.raises(RuntimeError, match="already been wrapped"):
+    with pytest.raises(RuntimeError, match=r"already been wrapped"):
         poptorch.trainingModel(model)
 
 
@@ -153,7 +153,7 @@ def test_destroying_brings_weights_home_and_gives_classes_back():
     assert type(model) is Model and type(model.fc.weight) is nn.Parameter
     assert model.calls == 1
     assert not executor.isCompiled()
-    with pytest.raises(poptorch.Error, match="not been compiled or has been destroyed"):
+    with pytest.raises(poptorch.Error, match=r"not been compiled or has been destroyed"):
         executor.copyWeightsToHost()
     executor(X[:2], Y[:2])
     assert model.calls == 2
@@ -169,20 +169,20 @@ def test_attachment():
     assert not executor.isAttachedToDevice()
     executor.compile(X, Y)
     assert executor.isAttachedToDevice() and model.calls == 0
-    with pytest.raises(poptorch.Error, match="already attached"):
+    with pytest.raises(poptorch.Error, match=r"already attached"):
         executor.attachToDevice()
     executor.detachFromDevice()
-    with pytest.raises(poptorch.Error, match="not attached"):
+    with pytest.raises(poptorch.Error, match=r"not attached"):
         executor.detachFromDevice()
     executor(X, Y)
     assert executor.isAttachedToDevice() and model.calls == 1
-    with pytest.raises(poptorch.Error, match="updatableNamedBuffers"):
+    with pytest.raises(poptorch.Error, match=r"updatableNamedBuffers"):
         executor.copyNamedBuffersToDevice()
 
 
 def test_buffers_that_replicas_would_have_to_share_are_refused():
     options = poptorch.Options().replicationFactor(2)
-    with pytest.raises(poptorch.Error, match="broadcasting buffers"):
+    with pytest.raises(poptorch.Error, match=r"broadcasting buffers"):
         poptorch.inferenceModel(Model(), options)(X)
     options = poptorch.Options().replicationFactor(2).broadcastBuffers(False)
     model = Model()
@@ -191,3 +191,40 @@ def test_buffers_that_replicas_would_have_to_share_are_refused():
     assert model.calls == 0
     inference.copyWeightsToHost()
     assert model.calls == 1
+
+
+def test_nothing_learned_is_lost_with_the_executor():
+    model = Model()
+    executor = poptorch.trainingModel(model)
+    executor(X, Y)
+    del executor
+    assert type(model) is Model and model.calls == 1
+
+
+def test_tensors_made_after_wrapping_are_followed_too():
+    model = Model()
+    executor = poptorch.trainingModel(model, optimizer=poptorch.optim.SGD(model.parameters(), lr=0.1))
+    model.double().float()
+    executor(X, Y)
+    assert model.calls == 1
+
+
+def test_ipus_are_held_while_attached(monkeypatch):
+    from openipu import hardware
+
+    monkeypatch.setenv("OPENIPU_SYSTEM", "4xbow")
+    gc.collect()
+    before = len(hardware.attached_ipus())
+    options = poptorch.Options().replicationFactor(2).broadcastBuffers(False)
+    executors = [poptorch.inferenceModel(Model(), options) for _ in range(3)]
+    held = 0
+    with pytest.raises(poptorch.Error, match=r"Failed to acquire 2 IPU\(s\)"):
+        for executor in executors:
+            executor(X)
+            held += 1
+    assert held == (4 - before) // 2
+    executors[0].detachFromDevice()
+    executors[-1](X)
+    for executor in executors:
+        executor.destroy()
+    assert len(hardware.attached_ipus()) == before

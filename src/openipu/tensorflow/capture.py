@@ -1,5 +1,6 @@
 """Capture a Python function of TensorFlow operations as a pure function on arrays."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ class Captured:
       arguments: how many inputs come before them.
       results: how many of the outputs are results; the others are new values of variables.
       structure: the Python structure of the results.
+      shards: IPUs that `ipu_shard` scopes spread its operations over.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Captured:
     arguments: int
     results: int
     structure: Any
+    shards: int
 
     @property
     def written(self) -> list[tf.Variable]:
@@ -118,7 +121,14 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
         arguments=len(specs),
         results=len(lowered.outputs) - len(lowered.aliases),
         structure=concrete.structured_outputs,
+        shards=_shards(text),
     )
+
+
+def _shards(text: str) -> int:
+    """One more than the highest shard any operation is assigned to."""
+    found = re.findall(r'openipu\.shard = "([\d, ]+)"', text)
+    return 1 + max((int(shard) for shards in found for shard in shards.split(",")), default=0)
 
 
 def _reason(error: Exception) -> str:

@@ -66,8 +66,7 @@ def run(strategy: "IPUStrategyV1", fn: Callable, args: tuple, kwargs: dict) -> A
 def _compile(strategy: "IPUStrategyV1", fn: Callable, structure: Any, leaves: list, tensors: list) -> _Compiled:
     fixed = tuple(_Fixed(leaf) for leaf, t in zip(leaves, tensors, strict=True) if t is None)
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors if t is not None]
-    replicas = devices.replicas(strategy.device_ordinal, shards=1)
-    key = (fixed, tuple((tuple(s.shape), s.dtype.name) for s in specs), replicas, strategy.device_ordinal)
+    key = (fixed, tuple((tuple(s.shape), s.dtype.name) for s in specs), strategy.device_ordinal)
     programs = _compiled.setdefault(fn, {})
     if key not in programs:
         # A plain function inside a host function gets its loops and conditions from AutoGraph, as the host's own code.
@@ -84,6 +83,7 @@ def _compile(strategy: "IPUStrategyV1", fn: Callable, structure: Any, leaves: li
             captured = capture(program, specs, getattr(fn, "__name__", "function"))
             for output in tf.nest.flatten(captured.structure):
                 _refuse_double(output, "output")
+            replicas = devices.replicas(strategy.device_ordinal, captured.shards)
             engine = assemble(captured.name, specs, captured).engine(Plan(replicas=replicas))
             assert isinstance(engine, Engine), "a plan without stages has no pipeline"
         programs[key] = _Compiled(engine, captured.structure, tuple(captured.used))

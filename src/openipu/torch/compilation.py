@@ -19,7 +19,9 @@ from openipu.torch.batching import Batching, batching_of, micro_batch_shape
 from openipu.torch.capture import Captured, capture
 from openipu.torch.control_flow import capturing_for
 from openipu.torch.entry import PREFIX, Entry
+from openipu.torch.enums import OutputMode as modes
 from openipu.torch.exceptions import Error
+from openipu.torch.hooks import substitutions
 from openipu.torch.loss import find_loss
 from openipu.torch.optim_description import Description
 from openipu.torch.options import Options, validate
@@ -95,6 +97,7 @@ def compile_module(
         captured, recorder = _captured(entry, flat, options, training)
     finally:
         after()
+    entry.warn_of_constants()
     tensors = {**dict(entry.named_parameters()), **dict(entry.named_buffers())}
     names = (*captured.parameters, *captured.buffers)
     values = {name: to_array(tensors[name]) for name in names}
@@ -103,11 +106,12 @@ def compile_module(
     pipeline = pipeline_of(stages.ipus, options, training)
     goal = _training(captured, tensors, *optimizer) if optimizer is not None else None
     around = stages.around if pipeline is not None else None
-    module = assemble(type(model).__name__, captured, values, goal, around)
+    anchors = list(options.anchored_tensors.values())
+    module = assemble(type(model).__name__, captured, values, goal, around, [anchor.name for anchor in anchors])
     dtypes = _accumulators(goal)
     plan = plan_of(options, training, pipeline, dtypes)
-    if captured.mutated_inputs:
-        # What is written into inputs is wanted of every step.
+    if captured.mutated_inputs or any(anchor.output_mode != modes.Final for anchor in anchors):
+        # What is written into inputs is wanted of every step, and anchors have modes of their own.
         plan = attrs.evolve(plan, outputs=OutputMode.ALL)
     weights = {name: Weight(tensors[name]) for name in (*module.shared, *module.local) if name in tensors}
     state_tensors = {name: torch.from_numpy(np.array(value)) for name, value in module.initial.items()}
@@ -152,6 +156,7 @@ def _captured(
             unwatched([*entry.parameters(), *entry.buffers()]),
             blocks.recording() as recorder,
             _unchecked_distributions(),
+            substitutions(),
             capturing(),
             capturing_for(training),
         ):

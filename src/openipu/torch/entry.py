@@ -1,9 +1,11 @@
 """A user's module behind an entrance of flat tensors, so that any structure of arguments and results is captured."""
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch._subclasses import FakeTensor
 
 from openipu.torch import blocks, structures
 from openipu.torch.exceptions import Error
@@ -46,13 +48,19 @@ class Entry(torch.nn.Module):
         flat: list[torch.Tensor] = []
         places: list[int | None] = []
         for leaf in structures.leaves(result):
-            if isinstance(leaf, torch.Tensor):
+            if isinstance(leaf, FakeTensor):
                 places.append(len(flat))
                 flat.append(leaf)
-            else:
-                places.append(None)
+                continue
+            places.append(None)
         self._returned.result, self._returned.places = result, places
         return tuple(flat)
+
+    def warn_of_constants(self) -> None:
+        """Warn of results the device has not computed: they are returned as they are, whatever the output mode."""
+        leaves = zip(structures.leaves(self._returned.result), self._returned.places, strict=True)
+        if any(place is None and isinstance(leaf, torch.Tensor) for leaf, place in leaves):
+            warnings.warn("Output expected to be on the IPU but is on cpu", stacklevel=2)
 
     def restore(self, flat: list[torch.Tensor]) -> Any:
         """The module's result, with the given tensors."""

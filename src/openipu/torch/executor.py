@@ -1,7 +1,6 @@
 """Executors: a module with a call that runs on the IPU, for training or for inference."""
 
 import contextlib
-import datetime
 from typing import Any, NoReturn
 
 import torch
@@ -9,19 +8,27 @@ import torch
 from openipu.errors import UnsupportedError
 from openipu.torch import blocks
 from openipu.torch.arguments import Signature
-from openipu.torch.counters import Latency
 from openipu.torch.enums import ConnectionType
 from openipu.torch.exceptions import Error
-from openipu.torch.hooks import registerPostCompileHook, registerPreCompileHook
+from openipu.torch.hooks import _OverwriteContextManager, registerPostCompileHook, registerPreCompileHook
 from openipu.torch.logger import logger
+from openipu.torch.measured import Measured
 from openipu.torch.optim import SGD
 from openipu.torch.options import Options, resolve
+from openipu.torch.proxy import ParameterProxy
 from openipu.torch.session import Session
 from openipu.torch.sync import Link, link_of, shallow_copy
 from openipu.version import __version__
 
-__all__ = ["PoplarExecutor", "inferenceModel", "load", "registerPostCompileHook", "registerPreCompileHook",
-           "trainingModel"]  # fmt: skip
+__all__ = [
+    "PoplarExecutor",
+    "_OverwriteContextManager",
+    "inferenceModel",
+    "load",
+    "registerPostCompileHook",
+    "registerPreCompileHook",
+    "trainingModel",
+]
 
 
 def trainingModel(
@@ -68,7 +75,7 @@ def _module_of(model: Any) -> torch.nn.Module:
     return model._user_model if isinstance(model, PoplarExecutor) else model
 
 
-class PoplarExecutor:
+class PoplarExecutor(Measured):
     """A module that runs on the IPU. Made by `trainingModel` and `inferenceModel`."""
 
     def __init__(
@@ -116,7 +123,9 @@ class PoplarExecutor:
         self._session.compile(arguments)
         if self._options.connection_type != ConnectionType.Never:
             self._session.attach()
-        if self._training and self._link is None:
+        if self._link is not None:
+            self._link.adopt()
+        elif self._training:
             self._link = Link(self._user_model, self._refresh, self.destroy)
 
     def _follow_training(self) -> None:
@@ -234,8 +243,9 @@ class PoplarExecutor:
 
     def destroy(self) -> None:
         """Brings everything home and drops the executable; the next call compiles again."""
-        if self._link is not None:
-            self._link.refresh()
+        if self._link is not None and self._link.stale:
+            # Not through the link: it no longer knows an executor that is being deleted.
+            self.copyWeightsToHost()
         self._session.destroy()
         if self._link is not None:
             self._link.release()
@@ -253,42 +263,6 @@ class PoplarExecutor:
         """Refused: executables are not exported yet."""
         _refuse_export("loadExecutable")
 
-    def getPerfCounters(self) -> dict[str, list[list[float]]]:
-        """When every transfer of the last call began and ended, in seconds."""
-        return self._session.counters.lists()
-
-    def getLatency(self) -> Latency:
-        """Seconds from the first upload to the last download: minimum, maximum, average."""
-        return self._session.counters.latency("input", "output_complete")
-
-    def getHostIpuLatency(self) -> Latency:
-        """Seconds of the uploads."""
-        return self._session.counters.latency("input", "input_complete")
-
-    def getComputeLatency(self) -> Latency:
-        """Seconds from the last upload to the first download."""
-        return self._session.counters.latency("input_complete", "output")
-
-    def getIpuHostLatency(self) -> Latency:
-        """Seconds of the downloads."""
-        return self._session.counters.latency("output", "output_complete")
-
-    def cycleCount(self) -> int:
-        """The seconds the last call computed, counted in cycles of the virtual IPU."""
-        if not self._options._Popart.options.get("instrumentWithHardwareCycleCounter"):
-            raise Error("Cycle count logging is disabled. Please set option logCycleCount to True to enable.")
-        if not self._session.runs:
-            raise Error("Please run the model at least once before obtaining cycle count.")
-        return self._session.cycles()
-
-    def compilationTime(self) -> datetime.timedelta:
-        """How long compiling took."""
-        if self._session.compiled is None:
-            raise Error("Please compile the model before obtaining compilation time.")
-        if not self._options._show_compilation_progress_bar:
-            raise Error("Please set showCompilationProgressBar option to obtain compilation time.")
-        return datetime.timedelta(seconds=self._session.seconds)
-
     def getTensorNames(self) -> list[str]:
         """The names of the tensors of the compiled model."""
         assert self._session.compiled is not None, "Model must be compiled before calling getTensorNames"
@@ -296,10 +270,8 @@ class PoplarExecutor:
 
     def getAnchoredTensor(self, short_name: str) -> torch.Tensor:
         """The last value of a tensor asked for by `Options.anchorTensor`."""
-        assert short_name in self._options.anchored_tensors, f"No tensor with name {short_name} found."
-        raise UnsupportedError(
-            f"Anchored tensors are not supported yet. Received: {short_name!r}. Return the tensor from forward instead."
-        )
+        assert short_name in self._session.anchored, f"No tensor with name {short_name} found."
+        return self._session.anchored[short_name]
 
     def _require_compiled(self) -> None:
         if self._session.compiled is None:
@@ -310,7 +282,7 @@ class PoplarExecutor:
             raise AttributeError(attr)
         value = getattr(self._user_model, attr)
         if isinstance(value, torch.nn.Parameter) and attr in self._user_model._parameters:
-            return _ParameterProxy(value, attr)
+            return ParameterProxy(value, attr)
         return value
 
     def __repr__(self) -> str:
@@ -320,28 +292,6 @@ class PoplarExecutor:
         # What was trained must not be lost with the executor; at the interpreter's end there is no way to save it.
         with contextlib.suppress(Exception):
             self.destroy()
-
-
-class _ParameterProxy:
-    """A parameter of the top-level module, as an executor shows it."""
-
-    def __init__(self, parameter: torch.nn.Parameter, name: str) -> None:
-        self._parameter = parameter
-        self._name = name
-
-    def replicaGrouping(self, comm_group_type: Any, shards: int, variable_retrieval_mode: Any) -> NoReturn:
-        """Refused: weights are equal on all replicas."""
-        if not self._parameter.dim():
-            raise Error("Scalars cannot be passed as per-replica weight tensor values")
-        raise UnsupportedError(
-            f"replicaGrouping of {self._name} is not supported: weights are equal on all replicas. Leave it out."
-        )
-
-    def __getattr__(self, attr: str) -> Any:
-        return getattr(self._parameter, attr)
-
-    def __repr__(self) -> str:
-        return repr(self._parameter)
 
 
 def _refuse_export(name: str) -> NoReturn:

@@ -1,7 +1,9 @@
 """Functions that programs have called before and after the capture of any model."""
 
+import contextlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
 
 from torch.utils.hooks import RemovableHandle
 
@@ -27,6 +29,28 @@ def _register(hooks: "OrderedDict[int, Hook]", hook: Hook, title: str) -> Remova
     handle = RemovableHandle(hooks)
     hooks[handle.id] = hook
     return handle
+
+
+class _OverwriteContextManager:
+    """Objects that replace something while a module is captured, for packages that extend poptorch."""
+
+    _managers: ClassVar[list[type]] = []
+
+    @classmethod
+    def registerSubsitutionManager(cls, type: type) -> None:
+        """Registers a class whose objects have `replace()` and `restore()`."""
+        cls._managers.append(type)
+
+
+@contextlib.contextmanager
+def substitutions() -> Iterator[None]:
+    """Around a capture: what the registered managers replace."""
+    with contextlib.ExitStack() as stack:
+        for kind in _OverwriteContextManager._managers:
+            manager: Any = kind()
+            manager.replace()
+            stack.callback(manager.restore)
+        yield
 
 
 def before_capture() -> None:

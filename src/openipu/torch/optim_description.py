@@ -82,6 +82,35 @@ def describe(optimizer: torch.optim.Optimizer) -> Description:
     )
 
 
+class Attributes:
+    """The names an optimizer had when it was first seen: what is added later has no effect, and is said so."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self._known = _attribute_names(optimizer)
+        self._said: set[str] = set()
+
+    def check(self, optimizer: torch.optim.Optimizer, kind: str, relaxed: bool) -> None:
+        """Mention names that are new, each message once.
+
+        Args:
+          optimizer: as it is now.
+          kind: the name of its rule.
+          relaxed: mention them in debug logs only.
+        """
+        for place, names in _attribute_names(optimizer).items():
+            new = sorted(names - self._known.get(place, names))
+            message = f"Ignoring unexpected {place} in {kind} optimizer: {new}"
+            if new and message not in self._said:
+                self._said.add(message)
+                (logger.debug if relaxed else logger.warning)(message)
+
+
+def _attribute_names(optimizer: torch.optim.Optimizer) -> dict[str, set[str]]:
+    groups = {f"group {index} attribute": set(group) for index, group in enumerate(optimizer.param_groups)}
+    own = {name for name in vars(optimizer) if not name.startswith("_")}
+    return {"default group variable": set(optimizer.defaults), **groups, "optimizer attribute": own}
+
+
 def check_replaceable(old: Description, new: Description) -> None:
     """Refuses an optimizer that the compiled program cannot take over."""
     if old.kind != new.kind:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from torch.fx import Node
 
+from openipu.errors import UnsupportedError
 from openipu.program import Program, Slot
 from openipu.torch import optim_rules
 from openipu.torch.aten.evaluate import STOPPED, Around
@@ -19,6 +20,7 @@ from openipu.torch.optim_description import Description
 from openipu.torch.optim_rules import RULES
 
 HYPER = "hyper-parameters"
+LOSS = "loss"
 _SHORT = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
 
 
@@ -45,7 +47,7 @@ class ModuleProgram:
       program: the program.
       shared, local: the names of parameters, buffers and optimizer state in the order of the program's slots.
       initial: the first values of what is no parameter or buffer: optimizer state and hyper-parameters.
-      outputs: how many outputs are results of the module; the others are new values of inputs it writes.
+      outputs: how many outputs are results of the module; the others are new values of inputs it writes, and anchors.
     """
 
     program: Program
@@ -85,6 +87,7 @@ def assemble(
     values: dict[str, np.ndarray],
     training: Training | None = None,
     around: Around | None = None,
+    anchors: Sequence[str] = (),
 ) -> ModuleProgram:
     """A program from a captured module.
 
@@ -94,6 +97,7 @@ def assemble(
       values: the parameters and buffers by name; those that are not floating point are compiled in.
       training: the loss and its optimizer; None for inference.
       around: marks of pipeline parts.
+      anchors: names of tensors inside that become outputs of their own.
     """
     constants = {n: v for n, v in values.items() if not jnp.issubdtype(v.dtype, jnp.floating)}
     written = [*captured.mutated_parameters, *captured.mutated]
@@ -118,22 +122,27 @@ def assemble(
         return [new[n] for n in local], [*outputs, *made.inputs]
 
     def infer(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
-        return [], *results(forward(named(shared_values, local_values), batch, key))
+        current = named(shared_values, local_values)
+        new, outputs = results(forward(current, batch, key))
+        return [], new, [*outputs, *_anchored(anchors, current, batch, {})]
 
     def train(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
         assert training is not None
-        current = named(shared_values, local_values)
+        start, current = training.loss, named(shared_values, local_values)
 
-        def scaled_loss(weights: list[jax.Array]) -> tuple[jax.Array, Evaluation]:
+        def scaled_loss(weights: list[jax.Array]) -> tuple[jax.Array, tuple[Evaluation, jax.Array]]:
             with observing() as losses:
                 made = forward({**current, **dict(zip(trained, weights, strict=True))}, batch, key)
-            loss = losses[training.loss]
+            loss = losses[start]
             # The gradient of every element is one: the loss operation has done its own reduction.
-            return jnp.sum(loss.astype(jnp.float32)) * current[HYPER][0, -1].astype(jnp.float32), made
+            return jnp.sum(loss.astype(jnp.float32)) * current[HYPER][0, -1].astype(jnp.float32), (made, loss)
 
-        gradients, made = jax.grad(scaled_loss, has_aux=True)([current[n] for n in trained])
+        gradients, (made, loss) = jax.grad(scaled_loss, has_aux=True)([current[n] for n in trained])
         accumulator = training.optimizer.structure["accumulator"]
-        return [g.astype(_wider(g.dtype, accumulator)) for g in gradients], *results(made)
+        new, outputs = results(made)
+        inside = {gradient_name(n): g for n, g in zip(trained, gradients, strict=True)} | {LOSS: loss}
+        outputs += _anchored(anchors, current, batch, inside)
+        return [g.astype(_wider(g.dtype, accumulator)) for g in gradients], new, outputs
 
     def update(shared_values, local_values, gradients):  # noqa: ANN001, ANN202
         assert training is not None
@@ -153,6 +162,28 @@ def assemble(
         needs_key=captured.needs_key,
     )
     return ModuleProgram(program, (*shared, *states), tuple(local), initial, len(captured.outputs))
+
+
+def gradient_name(parameter: str) -> str:
+    """The name of a parameter's gradient, as the backend calls it."""
+    return f"Gradient___{parameter.removeprefix(PREFIX)}"
+
+
+def _anchored(
+    anchors: Sequence[str], current: dict[str, Any], batch: Sequence[jax.Array], inside: dict[str, jax.Array]
+) -> list[jax.Array]:
+    """The values of anchored tensors: weights, inputs, gradients and the loss."""
+    if not anchors:
+        return []
+    known = {name.removeprefix(PREFIX): jnp.asarray(value) for name, value in current.items()}
+    known |= {f"input_{index}": value for index, value in enumerate(batch)} | inside
+    unknown = [name for name in anchors if name not in known]
+    if unknown:
+        raise UnsupportedError(
+            f"Tensors named {unknown} cannot be anchored. Anchor one of {sorted(known)}, or return the tensor from "
+            "forward."
+        )
+    return [known[name] for name in anchors]
 
 
 def state_name(kind: str, parameter: str) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from openipu.hardware import current_system
+from openipu import hardware
+from openipu.errors import OutOfIpusError
 from openipu.program import OutputMode as Outputs
 from openipu.torch.arguments import Arguments, abstract, check_same, leaves_like, tensor_on_device
 from openipu.torch.batching import merge_rows, multiplier, to_feed, to_result
@@ -19,9 +20,9 @@ from openipu.torch.enums import MeanReductionStrategy, OutputMode
 from openipu.torch.exceptions import Error
 from openipu.torch.hooks import after_capture, before_capture
 from openipu.torch.optim import Optimizer
-from openipu.torch.optim_description import Description, check_replaceable, describe
+from openipu.torch.optim_description import Attributes, Description, check_replaceable, describe
 from openipu.torch.optim_state import read_state, write_state
-from openipu.torch.options import Options
+from openipu.torch.options import Options, uses_ipu_model
 from openipu.torch.structures import map_leaves
 from openipu.torch.sync import assign, to_array, to_tensor
 
@@ -31,10 +32,10 @@ class Session:
 
     Attributes:
       compiled: the compiled model; None before compilation and after `destroy`.
-      attached: whether the IPUs are held.
       runs: how often it has run.
       counters: measured moments of the last call.
       seconds: how long compiling took.
+      anchored: the last values of anchored tensors.
     """
 
     def __init__(self, model: torch.nn.Module, options: Options, optimizer: torch.optim.Optimizer | None) -> None:
@@ -42,13 +43,16 @@ class Session:
         self._options = options
         self._optimizer = optimizer
         self._description: Description | None = describe(optimizer) if optimizer is not None else None
+        self._attributes = Attributes(optimizer) if optimizer is not None else None
         self._expected: Arguments | None = None
         self._wide = any(p.dtype == torch.float64 for p in model.parameters())
         self.compiled: Compiled | None = None
-        self.attached = False
+        self._attached = False
+        self._device: hardware.Device | None = None
         self.runs = 0
         self.counters = Counters()
         self.seconds = 0.0
+        self.anchored: dict[str, torch.Tensor] = {}
         self._seed: int | None = options.random_seed if options.exists("random_seed") else None
 
     def compile(self, arguments: Arguments) -> None:
@@ -80,16 +84,24 @@ class Session:
         given = [x for x in leaves_like(before, (arguments.values, arguments.keywords)) if isinstance(x, torch.Tensor)]
         fed = [x for x in leaves_like(before, (ready.values, ready.keywords)) if isinstance(x, torch.Tensor)]
         started = time.perf_counter()
-        feeds = compiled.engine.place([to_feed(to_array(tensor), compiled.batching) for tensor in fed])
+        feeds: Any = compiled.engine.place([to_feed(to_array(tensor), compiled.batching) for tensor in fed])
         uploaded = time.perf_counter()
         outputs = compiled.engine.run(feeds, self._seeds(compiled)).outputs
         for output in outputs:
             output.block_until_ready()
         computed = time.perf_counter()
         results = [np.asarray(output) for output in outputs]
-        made = compiled.entry.restore([self._result(r) for r in results[: compiled.module.outputs]])
-        self._write_back(given, results[compiled.module.outputs :])
+        mode, period = OutputMode(self._options.output_mode), self._options.output_return_period
+        made = compiled.entry.restore([self._result(r, mode, period) for r in results[: compiled.module.outputs]])
+        extra = results[compiled.module.outputs :]
+        written = len(compiled.captured.mutated_inputs)
+        self._write_back(given, extra[:written])
+        for (name, anchor), value in zip(self._options.anchored_tensors.items(), extra[written:], strict=True):
+            self.anchored[name] = self._result(value, OutputMode(anchor.output_mode), anchor.output_return_period)
         self.runs += 1
+        if self._optimizer is not None:
+            # Schedulers of torch look for this, to warn of steps that never happened.
+            self._optimizer._opt_called = True  # type: ignore[attr-defined]
         self._count(fed, len(results), (0.0, uploaded - started, computed - started, time.perf_counter() - started))
         return made
 
@@ -101,13 +113,12 @@ class Session:
         keywords = {name: map_leaves(ready, value) for name, value in arguments.keywords.items()}
         return Arguments(arguments.names, values, keywords)
 
-    def _result(self, output: np.ndarray) -> torch.Tensor:
-        compiled, options = self.compiled, self._options
+    def _result(self, output: np.ndarray, mode: OutputMode, period: int) -> torch.Tensor:
+        compiled = self.compiled
         assert compiled is not None
         if compiled.plan.outputs is Outputs.FINAL:
             output = output[None]
-        mode = OutputMode(options.output_mode)
-        tensor = to_tensor(to_result(output, mode, options.output_return_period, compiled.batching))
+        tensor = to_tensor(to_result(output, mode, period, compiled.batching))
         tensor.backward = _no_backward  # type: ignore[method-assign]
         return tensor
 
@@ -129,7 +140,7 @@ class Session:
     def cycles(self) -> int:
         """The seconds the last call computed, in cycles of the virtual IPU's clock."""
         seconds = self.counters.moments[2] - self.counters.moments[1]
-        return int(seconds * current_system().target.clock_hz)
+        return int(seconds * hardware.current_system().target.clock_hz)
 
     @property
     def seed(self) -> int:
@@ -170,6 +181,8 @@ class Session:
     def set_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Take over an optimizer, or the changed attributes of the present one."""
         new = describe(optimizer)
+        if self._attributes is not None and optimizer is self._optimizer:
+            self._attributes.check(optimizer, new.kind, self._options._relax_optimizer_checks)
         if self.compiled is not None:
             assert self._description is not None
             self._check_accumulator(new)
@@ -210,19 +223,26 @@ class Session:
             write_state(self.compiled, optimizer._loaded)
             optimizer._loaded = None
 
+    @property
+    def attached(self) -> bool:
+        """Whether the IPUs are held."""
+        return self._attached
+
     def attach(self) -> None:
         """Take the IPUs."""
-        self.attached = True
+        assert self.compiled is not None
+        if not uses_ipu_model(self._options):
+            self._device = _acquire(self.compiled.ipus)
+        self._attached = True
 
     def detach(self) -> None:
-        """Let the IPUs go, everything brought home."""
+        """Let the IPUs go, optimizer state brought home; weights that nobody brought home are lost."""
         assert self.compiled is not None
-        self.refresh_weights()
-        for weight in self.compiled.state.values():
-            weight.refresh_host()
-            weight.forget_device()
+        for state in self.compiled.state.values():
+            state.refresh_host()
+            state.forget_device()
         self.forget_weights()
-        self.attached = False
+        self._release()
 
     def destroy(self) -> None:
         """Drop the executable; the optimizer keeps its state."""
@@ -230,7 +250,14 @@ class Session:
             self._optimizer._disconnect()
             if self._optimizer._cache["ipu_state"]:
                 self._optimizer.set_state_dict(self._optimizer._cache)
-        self.compiled, self.attached = None, False
+        self.compiled = None
+        self._release()
+
+    def _release(self) -> None:
+        self._attached = False
+        if self._device is not None:
+            hardware.detach(self._device)
+            self._device = None
 
     def tensor_names(self) -> list[str]:
         """Names of inputs, weights, gradients, results and optimizer parameters."""
@@ -245,6 +272,16 @@ class Session:
             state = read_state(self.compiled)
             names += [*state["ipu_state"], *state["ipu_param"]]
         return names
+
+
+def _acquire(count: int) -> hardware.Device:
+    """Hold the first free group of IPUs."""
+    try:
+        device = hardware.current_system().device(count, hardware.attached_ipus())
+        hardware.attach(device)
+    except OutOfIpusError as error:
+        raise Error(f"Failed to acquire {count} IPU(s). {error}") from error
+    return device
 
 
 def _no_backward(*args: Any, **kwargs: Any) -> NoReturn:

@@ -81,14 +81,21 @@ class Link:
         self._originals: list[tuple[weakref.ref, type]] = []
         self.version = 0
         self.stale = False
-        for name, tensor in module.named_buffers():
-            if type(tensor) is not torch.Tensor:
-                raise Error(f"All buffers must be an instance of torch.Tensor (Got {type(tensor)}, {name})")
-        for tensor in (*module.parameters(), *module.buffers()):
-            self._originals.append((weakref.ref(tensor), type(tensor)))
-            tensor.__class__ = self._watched(type(tensor))
+        self.adopt()
         self._originals.append((weakref.ref(module), type(module)))
         module.__class__ = _module_class(type(module), self)
+
+    def adopt(self) -> None:
+        """Watch the parameters and buffers that the module has now: `half()` and the like make new ones."""
+        module = self._module()
+        assert module is not None
+        for tensor in module.buffers():
+            if _LINK not in type(tensor).__dict__ and type(tensor) is not torch.Tensor:
+                raise Error(f"All buffers must be an instance of torch.Tensor (Got {type(tensor)})")
+        for tensor in (*module.parameters(), *module.buffers()):
+            if _LINK not in type(tensor).__dict__:
+                self._originals.append((weakref.ref(tensor), type(tensor)))
+                tensor.__class__ = self._watched(type(tensor))
 
     def refresh(self) -> None:
         """Bring the device's values home, if they are newer."""
@@ -177,7 +184,7 @@ def _nothing() -> None:
     return None
 
 
-def _module_class(original: type, link: Link) -> type:
+def _module_class(original: Any, link: Link) -> type:
     def reduce(self: torch.nn.Module, protocol: int) -> Any:
         plain = original.__new__(original)
         plain.__dict__ = dict(self.__dict__)

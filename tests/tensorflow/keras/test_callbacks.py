@@ -205,3 +205,14 @@ def test_training_ends_on_nan(model):
     x[40] = np.nan
     model.fit(x, Y, batch_size=8, verbose=0, shuffle=False, callbacks=[keras.callbacks.TerminateOnNaN(), ends])
     assert ends.batches == 2
+
+
+def test_tensorboard_writes_what_was_logged(model, tmp_path):
+    history = model.fit(X, Y, batch_size=8, epochs=2, verbose=0, callbacks=[keras.callbacks.TensorBoard(tmp_path)])
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.util import tensor_util
+
+    events = EventAccumulator(str(tmp_path / "train"))
+    events.Reload()
+    written = [float(tensor_util.make_ndarray(e.tensor_proto)) for e in events.Tensors("epoch_loss")]
+    np.testing.assert_allclose(written, history.history["loss"], rtol=1e-6)

@@ -4,6 +4,7 @@ import hypothesis
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+
 from tests.torch.aten.compare import assert_like_torch
 
 FORWARD = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}

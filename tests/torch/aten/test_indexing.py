@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+
 from tests.torch.aten.compare import assert_like_torch
 
 settings = hypothesis.settings(derandomize=True, max_examples=8, deadline=None)

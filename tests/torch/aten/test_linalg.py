@@ -1,8 +1,9 @@
 """Products and systems of equations, captured whole, like torch."""
 
 import torch
-from tests.torch.test_capture import check
 from torch import nn
+
+from tests.torch.test_capture import check
 
 
 class Products(nn.Module):

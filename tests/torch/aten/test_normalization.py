@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
+
 from tests.torch.aten.compare import assert_like_torch
 from tests.torch.test_capture import check
-from torch import nn
 
 
 @pytest.mark.parametrize("train", [True, False])

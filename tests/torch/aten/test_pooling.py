@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import strategies as st
+
 from tests.torch.aten.compare import assert_like_torch
 
 MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}

@@ -3,9 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from tests.torch.aten.compare import assert_like_torch
 from tests.torch.test_capture import check
-from torch import nn
 
 CASES = [
     ("nearest", (2, 2, 5), {"scale_factor": 2.0}),

@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+
 from tests.torch.aten.compare import assert_like_torch
 from tests.torch.aten.left_out import LEFT_OUT, LEFT_OUT_FAMILIES, reason
 from tests.torch.aten.samples import BY_NAME, calls

@@ -3,6 +3,7 @@
 import hypothesis
 import torch
 from hypothesis import strategies as st
+
 from tests.torch.aten.compare import assert_like_torch
 
 settings = hypothesis.settings(derandomize=True, max_examples=12, deadline=None)

@@ -6,9 +6,9 @@ import sys
 import time
 
 import psutil
-from tests.torch.data.datasets import Numbers, Stuck
 
 import poptorch
+from tests.torch.data.datasets import Numbers, Stuck
 
 
 def main():

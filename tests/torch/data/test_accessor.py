@@ -4,9 +4,9 @@ import time
 
 import pytest
 import torch
-from tests.torch.data.datasets import Counted, Items, Killed, Numbers, Pair, PairParser, Stuck
 
 import poptorch
+from tests.torch.data.datasets import Counted, Items, Killed, Numbers, Pair, PairParser, Stuck
 
 ITEMS = [torch.tensor([float(i)]) for i in range(5)]
 

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 import torch
-from tests.torch.data.datasets import Failing, Modules, Numbers, Stream, nothing
 
 import poptorch
+from tests.torch.data.datasets import Failing, Modules, Numbers, Stream, nothing
 
 Mode = poptorch.DataLoaderMode
 

@@ -116,7 +116,7 @@ def from_dataset(dataset: tf.data.Dataset) -> DatasetSource:
         if not isinstance(spec, tf.TensorSpec):
             raise ValueError(
                 "Datasets for the IPU hold dense tensors of static shape. "
-                f"Received an element with the component {spec}. Convert it in the dataset, for example with to_tensor()."
+                f"Received an element with the component {spec}. Convert it in the dataset, for example by to_tensor()."
             )
         if not spec.shape.is_fully_defined():
             raise ValueError(

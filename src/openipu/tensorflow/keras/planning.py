@@ -1,5 +1,6 @@
 """From a model's options and the length of its data to a plan: replicas, accumulation, pipeline, steps."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from openipu.program.schedule import ScheduleError, check_count, check_mapping
 from openipu.tensorflow import devices
 from openipu.tensorflow.keras import stages
 from openipu.tensorflow.keras.steps import Steps, infer
+
+log = logging.getLogger("openipu.keras")
 
 
 def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs: int = 1) -> tuple[Plan, Steps]:
@@ -32,6 +35,8 @@ def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs:
     found = infer(length, steps, per_execution, replicas, epochs)
     if mode == "train":
         _check_divisible(found.per_execution, accumulation, pipeline)
+    if pipeline is not None and mode == "train":
+        _warn_of_moving_averages(model)
     if pipeline is not None:
         _check_count(pipeline, accumulation if mode == "train" else found.per_execution, mode == "train")
     every_step = (
@@ -108,6 +113,16 @@ def _check_count(pipeline: Pipeline, count: int, training: bool) -> None:
         check_count(pipeline.schedule, pipeline.stages, count, training, pipeline.device_mapping, io_tiles)
     except ScheduleError as error:
         raise tf.errors.FailedPreconditionError(None, None, str(error)) from None
+
+
+def _warn_of_moving_averages(model: Any) -> None:
+    for layer in model._flatten_layers():
+        if type(layer).__name__ == "BatchNormalization" and 0 < layer.momentum < 1:
+            log.warning(
+                "%s is a BatchNormalization layer in a pipelined model. openipu updates its moving statistics for "
+                "every micro-batch; on an IPU they are not properly updated in pipelined training.", layer.name,
+            )  # fmt: skip
+            return
 
 
 def _accumulation_dtypes(model: Any, pipeline: Pipeline | None) -> tuple[str | None, ...] | None:

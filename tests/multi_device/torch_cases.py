@@ -2,6 +2,7 @@
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 
@@ -25,21 +26,23 @@ class Deep(nn.Module):
         return (out, nn.functional.cross_entropy(out, y)) if y is not None else out
 
 
-def executor_of(model):
-    options = poptorch.Options().deviceIterations(2).outputMode(poptorch.OutputMode.All)
+def executor_of(model, replicas):
+    options = poptorch.Options().deviceIterations(2).replicationFactor(replicas)
+    options.outputMode(poptorch.OutputMode.All)
     options.Training.gradientAccumulation(7)
     optimizer = poptorch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, loss_scaling=4.0, max_grad_norm=1.0)
     return poptorch.trainingModel(model, options, optimizer)
 
 
-def test_stages_on_their_own_devices_train_like_accumulation():
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_stages_on_their_own_devices_train_like_accumulation(replicas):
     torch.manual_seed(0)
     piped = Deep()
     plain = copy.deepcopy(piped)
     for number, layer in enumerate(piped.layers, 1):
         poptorch.BeginBlock(layer, f"layer{number}", ipu_id=number)
-    first, second = executor_of(piped), executor_of(plain)
-    x, y = torch.randint(0, 20, (28, 6)), torch.randint(0, 5, (28,))
+    first, second = executor_of(piped, replicas), executor_of(plain, replicas)
+    x, y = torch.randint(0, 20, (28 * replicas, 6)), torch.randint(0, 5, (28 * replicas,))
     for _ in range(3):
         torch.testing.assert_close(first(x, y)[1], second(x, y)[1], rtol=1e-5, atol=1e-6)
     parts = first._session.compiled.engine.executable.parts

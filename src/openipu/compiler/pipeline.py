@@ -14,7 +14,7 @@ from openipu.compiler import passes
 from openipu.compiler.execution import add_gradient, traced_step
 from openipu.compiler.segments import Segment, split
 from openipu.errors import UnsupportedError
-from openipu.program import Plan, Program
+from openipu.program import Plan, Program, Reduction
 from openipu.program.replica import AXIS, tracing_for
 
 # One of `jax.devices()`; JAX gives their class no name that type checkers accept.
@@ -27,7 +27,7 @@ class Part:
 
     Attributes:
       inputs, outputs: variables of the step's jaxpr.
-      call: takes the inputs, returns the outputs; gradients are summed over replicas.
+      call: takes the inputs, returns the outputs; gradients are reduced over replicas.
       device: where it runs.
     """
 
@@ -128,9 +128,17 @@ def _part(segment: Segment, device: Device, plan: Plan, shared: set, gradients: 
         if plan.replicas == 1:
             return evaluate(*inputs)
         mapped = jax.vmap(evaluate, in_axes=axes, axis_name=AXIS, axis_size=plan.replicas)
-        return [o.sum(0) if sum_up else o for o, sum_up in zip(mapped(*inputs), reduced, strict=True)]
+        return [
+            _reduced(o, plan) if is_gradient else o for o, is_gradient in zip(mapped(*inputs), reduced, strict=True)
+        ]
 
     return Part(segment.inputs, segment.outputs, jax.jit(call), device)
+
+
+def _reduced(gradients: jax.Array, plan: Plan) -> jax.Array:
+    """The gradients of all replicas as one."""
+    total = gradients.sum(0)
+    return total if plan.replica_reduction is Reduction.SUM else total / total.dtype.type(plan.replicas)
 
 
 def _homes(variables: Sequence[core.Var], parts: Sequence[Part], default: Device) -> tuple[Device, ...]:

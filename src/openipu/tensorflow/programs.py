@@ -20,15 +20,25 @@ _SEED_NAMES = ("seed_generator_state", "StateVar")
 
 @attrs.frozen(eq=False)
 class VariableProgram:
-    """A program whose state are TensorFlow variables, in the order of its slots."""
+    """A program whose state are TensorFlow variables, in the order of its slots.
+
+    Attributes:
+      program: the program.
+      shared, local: the variables of its slots.
+      trained: of the variables that are to be trained, which have a gradient.
+    """
 
     program: Program
     shared: tuple[tf.Variable, ...]
     local: tuple[tf.Variable, ...]
+    trained: tuple[bool, ...] = ()
 
     def engine(self, plan: Plan) -> Engine | PipelineEngine:
         """Compile for a plan, working on the variables' values."""
         shared, local = [resident(v) for v in self.shared], [resident(v) for v in self.local]
+        if plan.accumulation_dtypes is not None and self.trained:
+            kept = (d for d, trained in zip(plan.accumulation_dtypes, self.trained, strict=True) if trained)
+            plan = attrs.evolve(plan, accumulation_dtypes=tuple(kept))
         devices = devices_for(plan)
         if devices is not None:
             return PipelineEngine(compile_pipeline(self.program, plan, devices), shared, local)

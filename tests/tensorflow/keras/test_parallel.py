@@ -189,3 +189,27 @@ def test_the_progress_bar_counts_steps_of_a_replica():
 
     trained(4, 40, 5, lambda m: None, callbacks=[Counter()])
     assert counts["steps"] == 10
+
+
+def test_accumulators_of_another_dtype_beside_a_variable_without_gradient():
+    class Unused(keras.layers.Layer):
+        def build(self, shape):
+            self.unused = self.add_weight(shape=(2,), name="unused")
+
+        def call(self, x):
+            return x
+
+    def trained_with(dtype):
+        x, y = parallel.data(8)
+        with parallel.ipus(1):
+            keras.utils.set_random_seed(1)
+            model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(8), Unused(), keras.layers.Dense(3)])
+            model.set_gradient_accumulation_options(4, dtype=dtype)
+            model.compile(keras.optimizers.SGD(0.1), "mse", steps_per_execution=8)
+            model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
+            return model.get_weights()[0]
+
+    wide, half = trained_with(None), trained_with("float16")
+    each = trained_with(lambda variable: "float16" if variable.shape.rank == 2 else None)
+    assert 0 < np.abs(wide - half).max() < 1e-2
+    assert 0 < np.abs(wide - each).max() < 1e-2

@@ -73,6 +73,7 @@ def _train(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any
     program = assemble(
         f"{model.name}/train", source.flat_spec, step, len(specs), applied, finish, _staging(model, plan)
     )
+    program = attrs.evolve(program, trained=tuple(v is not None for v in given))
     return program, step.structure[1], names
 
 

@@ -30,7 +30,7 @@ def executor_of(model, replicas):
     options = poptorch.Options().deviceIterations(2).replicationFactor(replicas)
     options.outputMode(poptorch.OutputMode.All)
     options.Training.gradientAccumulation(7)
-    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, loss_scaling=4.0, max_grad_norm=1.0)
+    optimizer = poptorch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, loss_scaling=4.0, max_grad_norm=5.0)
     return poptorch.trainingModel(model, options, optimizer)
 
 
@@ -42,7 +42,8 @@ def test_stages_on_their_own_devices_train_like_accumulation(replicas):
     for number, layer in enumerate(piped.layers, 1):
         poptorch.BeginBlock(layer, f"layer{number}", ipu_id=number)
     first, second = executor_of(piped, replicas), executor_of(plain, replicas)
-    x, y = torch.randint(0, 20, (28 * replicas, 6)), torch.randint(0, 5, (28 * replicas,))
+    # Eight rows a micro-batch: statistics of two would enlarge every rounding.
+    x, y = torch.randint(0, 20, (112 * replicas, 6)), torch.randint(0, 5, (112 * replicas,))
     for _ in range(3):
         torch.testing.assert_close(first(x, y)[1], second(x, y)[1], rtol=1e-5, atol=1e-6)
     parts = first._session.compiled.engine.executable.parts
@@ -50,4 +51,4 @@ def test_stages_on_their_own_devices_train_like_accumulation(replicas):
     # Each stage has the weights of its own blocks only.
     assert len(parts[0].inputs) == 2
     for (name, mine), other in zip(piped.named_parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(mine.detach(), other.detach(), rtol=1e-4, atol=1e-6, msg=name)
+        assert (mine.detach() - other.detach()).norm() <= 1e-5 * (other.detach().norm() + 0.1), name

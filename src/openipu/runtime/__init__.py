@@ -1,8 +1,8 @@
 """Running executables: values that live on the device, feeds that are prefetched, results that come back."""
 
 from openipu.runtime.engine import Engine, Results
-from openipu.runtime.feed import prefetch
+from openipu.runtime.feed import Gatherer, prefetch
 from openipu.runtime.pipeline_engine import PipelineEngine
 from openipu.runtime.resident import Resident, bring_all_home
 
-__all__ = ["Engine", "PipelineEngine", "Resident", "Results", "bring_all_home", "prefetch"]
+__all__ = ["Engine", "Gatherer", "PipelineEngine", "Resident", "Results", "bring_all_home", "prefetch"]

@@ -1,12 +1,48 @@
 """Host data on its way to the device, fetched in the background so that the device never waits for Python."""
 
 import contextlib
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
+# XLA's CPU client uses host memory as it is when it starts at a multiple of this; otherwise it copies.
+_ALIGNMENT = 64
+
 _END = object()
+
+
+class Gatherer:
+    """Gathers rows of an array into memory that the device uses without another copy, and uses that memory again.
+
+    Fresh memory costs a page fault for every page, as much as the gathering itself. A buffer is filled again after
+    `buffers` calls, so at most `buffers - 1` results may be in use at the same time.
+    """
+
+    def __init__(self, array: np.ndarray, buffers: int) -> None:
+        self._array = array
+        self._buffers: list[np.ndarray | None] = [None] * buffers
+        self._next = 0
+
+    def __call__(self, rows: np.ndarray) -> np.ndarray:
+        """The rows, in one of the buffers."""
+        shape = (len(rows), *self._array.shape[1:])
+        out = self._buffers[self._next]
+        if out is None or out.shape != shape:
+            out = self._buffers[self._next] = _aligned(shape, self._array.dtype)
+        self._next = (self._next + 1) % len(self._buffers)
+        # The rows are known to exist; any other mode fills a buffer of its own first.
+        return np.take(self._array, rows, axis=0, out=out, mode="clip")
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + _ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from openipu.runtime import Gatherer
 from openipu.tensorflow.strategy import plain_iterator
 
 _SUPPORTED = {
@@ -41,18 +42,36 @@ class Source:
 
 @attrs.frozen(eq=False)
 class ArraySource(Source):
-    """Arrays cut into batches; the arrays of one example share the first axis."""
+    """Arrays cut into batches; the arrays of one example share the first axis.
+
+    Attributes:
+      arrays: flat.
+      batch_size: examples of one element.
+      shuffle: whether to shuffle examples, or "batch"es, anew for every pass.
+      ahead: how many blocks may wait to be taken; a shuffled block's memory is used again after a few more.
+    """
 
     arrays: list[np.ndarray]
     batch_size: int
     shuffle: bool | str = False
+    ahead: int = 3
+    _gatherers: list[Gatherer] = attrs.field(init=False)
+
+    @_gatherers.default
+    def _make_gatherers(self) -> list[Gatherer]:
+        # Those that wait to be taken, one being filled, one being placed, one the device works on, one to spare.
+        return [Gatherer(a, self.ahead + 4) for a in self.arrays]
 
     def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
         examples = elements * self.batch_size
         order = self._order()
         for start in range(0, len(self.arrays[0]) - examples + 1, examples):
-            rows = slice(start, start + examples) if order is None else order[start : start + examples]
-            yield [np.ascontiguousarray(a[rows]).reshape(elements, self.batch_size, *a.shape[1:]) for a in self.arrays]
+            window = slice(start, start + examples)
+            if order is None:
+                rows = [np.ascontiguousarray(a[window]) for a in self.arrays]
+            else:
+                rows = [gather(order[window]) for gather in self._gatherers]
+            yield [r.reshape(elements, self.batch_size, *r.shape[1:]) for r in rows]
 
     def _order(self) -> np.ndarray | None:
         count = len(self.arrays[0])
@@ -81,7 +100,7 @@ def repeated(source: Source, elements: int) -> Iterator[list[np.ndarray]]:
     return itertools.chain.from_iterable(source.blocks(elements) for _ in itertools.count())
 
 
-def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str) -> ArraySource:
+def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str, ahead: int = 3) -> ArraySource:
     """A source from arrays or tensors, all of the same length, which must be a multiple of the batch size."""
     size = 32 if batch_size is None else int(batch_size)
     if size < 1:
@@ -105,7 +124,7 @@ def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str) -
         )
     specs = [tf.TensorSpec((size, *a.shape[1:]), tf.as_dtype(a.dtype)) for a in arrays]
     _check_specs(specs)
-    return ArraySource(tf.nest.pack_sequence_as(structure, specs), count // size, arrays, size, shuffle)
+    return ArraySource(tf.nest.pack_sequence_as(structure, specs), count // size, arrays, size, shuffle, ahead)
 
 
 def from_dataset(dataset: tf.data.Dataset) -> DatasetSource:

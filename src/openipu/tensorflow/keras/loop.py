@@ -182,7 +182,7 @@ def _source(model: Any, data: Data) -> sources.Source:
     parts = (data.x, data.y, weight)
     while parts[-1] is None:
         parts = parts[:-1]
-    return sources.from_arrays(parts, data.batch_size, data.shuffle)
+    return sources.from_arrays(parts, data.batch_size, data.shuffle, _ahead(model))
 
 
 def _prepare(model: Any, mode: str, data: Data, epochs: int = 1) -> tuple[sources.Source, Plan, Steps]:
@@ -194,6 +194,11 @@ def _prepare(model: Any, mode: str, data: Data, epochs: int = 1) -> tuple[source
     keras.build(model, source.spec, mode)
     plan, steps = planning.plan(model, mode, source.length, data.steps, epochs)
     return source, plan, steps
+
+
+def _ahead(model: Any) -> int:
+    """How many feeds may wait for the device."""
+    return model._ipu.options.infeed.get("prefetch_depth") or 3
 
 
 @contextlib.contextmanager
@@ -216,7 +221,7 @@ def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps,
             block = [b.reshape(steps.per_execution, plan.replicas, *b.shape[1:]) for b in block]
         return compiled.engine.place(block)
 
-    with prefetch(host(), place, model._ipu.options.infeed.get("prefetch_depth") or 3) as feeds:
+    with prefetch(host(), place, _ahead(model)) as feeds:
         yield feeds
 
 

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples" / "keras").glob("*.py"))
+KERAS = sorted((ROOT / "examples" / "keras").glob("*.py"))
+TORCH = sorted((ROOT / "examples" / "torch").glob("*.py"))
 
 
 def run(script: pathlib.Path, **environment: str) -> str:
@@ -20,7 +21,13 @@ def run(script: pathlib.Path, **environment: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda s: s.stem)
+@pytest.mark.parametrize("script", KERAS, ids=lambda s: s.stem)
 def test_example_learns_the_digits(script):
     accuracy = float(re.search(r"test accuracy ([\d.]+)", run(script))[1])
     assert accuracy > (0.85 if script.stem == "custom_training" else 0.9)
+
+
+@pytest.mark.parametrize("script", TORCH, ids=lambda s: s.stem)
+def test_torch_example_learns(script):
+    reached = float(re.search(r"(?:test accuracy|digits in their place:) ([\d.]+)", run(script))[1])
+    assert reached > 0.65

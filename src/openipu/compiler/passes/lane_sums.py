@@ -51,8 +51,12 @@ def _plain(atom: Var | Literal, wanted: list[Var]) -> Callable[[dict], jax.Array
     return lambda values: values[atom]
 
 
-def _builder(variable: Var, axis: int, makers: dict, uses: Counter, wanted: list[Var]) -> Callable[[dict], jax.Array]:
+def _builder(
+    variable: Var | Literal, axis: int, makers: dict, uses: Counter, wanted: list[Var]
+) -> Callable[[dict], jax.Array]:
     """How to make the sum of a variable over an axis, from the values it was to be made of where that is cheaper."""
+    if isinstance(variable, Literal):
+        return lambda values: jnp.sum(jnp.asarray(variable.val), axis)
     eqn = makers.get(variable)
     if eqn is not None and uses[variable] == 1 and len(eqn.outvars) == 1:
         rule = _RULES.get(eqn.primitive.name)

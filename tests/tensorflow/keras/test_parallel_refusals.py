@@ -166,3 +166,27 @@ def test_pipelining_arguments_that_are_not_for_keras(options, message):
 def test_unknown_reduction_lists_the_valid_ones():
     with parallel.ipus(1), pytest.raises(ValueError, match="Valid values are: SUM, MEAN, RUNNING_MEAN"):
         parallel.build().set_gradient_accumulation_options(2, "median")
+
+
+@pytest.mark.parametrize(
+    ("schedule", "mode", "works"),
+    [
+        ("Grouped", "RecomputeThenBackpropagate", True),
+        ("Sequential", "RecomputeThenBackpropagate", False),
+        ("Interleaved", "RecomputeAndBackpropagateInterleaved", False),
+        ("Sequential", "RecomputeAndBackpropagateInterleaved", True),
+    ],
+)
+def test_recomputation_modes_belong_to_schedules(schedule, mode, works):
+    ops = ipu.pipelining_ops
+    options = {"pipeline_schedule": ops.PipelineSchedule[schedule], "recomputation_mode": ops.RecomputationMode[mode]}
+    if works:
+        fit(2, 8, 4, pipelined(**options), allow_recompute=True)
+    else:
+        with pytest.raises(tf.errors.UnimplementedError, match=f"{mode} is not supported"):
+            fit(2, 8, 4, pipelined(**options), allow_recompute=True)
+
+
+def test_sharded_optimizer_state_needs_offloading():
+    with pytest.raises(ValueError, match="optimizer state must be offloaded"):
+        fit(2, 8, 4, pipelined(replicated_optimizer_state_sharding=True, offload_weight_update_variables=False))

@@ -14,6 +14,13 @@ from openipu.tensorflow.keras.steps import Steps, infer
 
 log = logging.getLogger("openipu.keras")
 
+# The schedules each recomputation mode cannot be used with.
+_NOT_WITH: dict[str, tuple[Schedule, ...]] = {
+    "Auto": (),
+    "RecomputeThenBackpropagate": (Schedule.SEQUENTIAL,),
+    "RecomputeAndBackpropagateInterleaved": (Schedule.INTERLEAVED,),
+}
+
 
 def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs: int = 1) -> tuple[Plan, Steps]:
     """How a call of `fit`, `evaluate` or `predict` is spread over steps, updates, replicas and stages.
@@ -66,6 +73,7 @@ def _pipeline(model: Any) -> Pipeline | None:
         raise ValueError(f"Each stage must be mapped to an IPU: {len(mapping)} mappings != {count} stages")
     given = options.pipelining_kwargs.get("pipeline_schedule")
     schedule = Schedule.GROUPED if given is None else _schedule(given)
+    _check_memory_options(options.pipelining_kwargs, schedule)
     return Pipeline(stages=count, schedule=schedule, device_mapping=mapping, recompute=_recompute())
 
 
@@ -74,6 +82,21 @@ def _schedule(given: Any) -> Schedule:
     if name.upper() not in Schedule.__members__:
         raise TypeError("The given pipeline_schedule is not a member of the PipelineSchedule enumeration.")
     return Schedule[name.upper()]
+
+
+def _check_memory_options(given: dict[str, Any], schedule: Schedule) -> None:
+    """Refuse what an IPU refuses about recomputation and sharded optimizer state, though neither changes numbers."""
+    mode = given.get("recomputation_mode")
+    if mode is not None and getattr(mode, "name", None) not in _NOT_WITH:
+        raise TypeError("The given recomputation_mode is not a member of the RecomputationMode enumeration.")
+    if mode is not None and schedule in _NOT_WITH[mode.name]:
+        message = f"The recomputation mode {mode.name} is not supported with the pipeline schedule {schedule.value}."
+        raise tf.errors.UnimplementedError(None, None, message)
+    if given.get("replicated_optimizer_state_sharding") and given.get("offload_weight_update_variables") is False:
+        raise ValueError(
+            "To use replicated_optimizer_state_sharding, optimizer state must be offloaded by using "
+            "offload_weight_update_variables."
+        )
 
 
 def _recompute() -> bool:

@@ -4,7 +4,7 @@ from tensorflow import keras
 from tensorflow.python import ipu
 
 BATCH = 64
-EPOCHS = 6
+EPOCHS = 12  # an update needs eight batches here, so there are fewer of them in an epoch
 ACCUMULATED = 8
 STEPS = 8  # of one execution; a multiple of the accumulated batches
 

@@ -441,3 +441,9 @@ def test_loops_on_values():
             return torch.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y * 2 + 1), (torch.tensor(0), x))
 
     check(Looping(), torch.randn(3))
+
+
+def test_gradients_scaled_by_frequency_are_refused_by_name():
+    captured = capture(torch.nn.Embedding(4, 2, scale_grad_by_freq=True), (torch.tensor([1, 1]),))
+    with pytest.raises(UnsupportedError, match="scale_grad_by_freq"), jax.enable_x64(True):
+        captured([np.zeros((4, 2), np.float32)], [], [np.array([1, 1])], None)

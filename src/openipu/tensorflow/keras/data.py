@@ -1,7 +1,6 @@
 """What `fit`, `evaluate` and `predict` are given, as a source of static micro-batches."""
 
 import inspect
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -93,11 +92,6 @@ class DatasetSource(Source):
         stacked = self.dataset.batch(elements, drop_remainder=True).prefetch(2)
         for element in plain_iterator(stacked):
             yield [t.numpy() for t in tf.nest.flatten(element)]
-
-
-def repeated(source: Source, elements: int) -> Iterator[list[np.ndarray]]:
-    """Blocks of a source that starts anew at every epoch."""
-    return itertools.chain.from_iterable(source.blocks(elements) for _ in itertools.count())
 
 
 def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str, ahead: int = 3) -> ArraySource:

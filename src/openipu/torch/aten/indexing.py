@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from openipu.errors import UnsupportedError
 from openipu.torch.aten.dtypes import is_bool
 from openipu.torch.aten.registry import Context, op, refuse
 
@@ -245,10 +246,19 @@ def _masked_scatter(x: jax.Array, mask: jax.Array, source: jax.Array) -> jax.Arr
     return jnp.where(mask, source.reshape(-1)[jnp.clip(rank, 0, source.size - 1)], x)
 
 
+def _refuse_frequency(scale_grad_by_freq: bool) -> None:
+    if scale_grad_by_freq:
+        raise UnsupportedError(
+            "scale_grad_by_freq=True of an embedding is not supported: its gradient would not be divided by how often "
+            "a row occurs. Make the embedding with scale_grad_by_freq=False."
+        )
+
+
 @op(aten.embedding)
 def _embedding(
     weight: jax.Array, index: jax.Array, padding: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> jax.Array:
+    _refuse_frequency(scale_grad_by_freq)
     rows = jnp.take(weight, index, axis=0, mode="clip")
     if padding < 0:
         return rows
@@ -269,6 +279,7 @@ def _embedding_bag(
     include_last: bool = False,
     padding: int = -1,
 ) -> tuple[Any, ...]:
+    _refuse_frequency(scale_grad_by_freq)
     bags = context.value[0].shape[0]
     starts = offsets[:bags]
     bag = jnp.sum(jnp.arange(index.shape[0], dtype=starts.dtype)[:, None] >= starts[None], axis=1) - 1

@@ -1,5 +1,5 @@
 """Program + plan -> executable: one XLA program that runs a whole execution."""
 
-from openipu.compiler.compile import Executable, compile_program
+from openipu.compiler.compile import Executable, compile_program, on_one_device
 
-__all__ = ["Executable", "compile_program"]
+__all__ = ["Executable", "compile_program", "on_one_device"]

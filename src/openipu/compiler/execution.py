@@ -16,13 +16,14 @@ Values = list[jax.Array]
 Execution = Callable[[Values, Values, Values, jax.Array], tuple[Values, Values, Values, Values]]
 
 
-def build(program: Program, plan: Plan, platform: str) -> Execution:
+def build(program: Program, plan: Plan, platform: str, tables: bool = False) -> Execution:
     """The function an execution computes.
 
     Args:
       program: what one step does.
       plan: how many steps, updates and replicas.
       platform: the backend the passes rewrite for.
+      tables: the first feed are row numbers; then follows, for every input of a step, the table they choose from.
 
     Returns:
       A function (shared, local, feeds, seeds) -> (shared, local, outputs, finished). Feeds have the axes
@@ -40,12 +41,14 @@ def build(program: Program, plan: Plan, platform: str) -> Execution:
 
     def execution(shared: Values, local: Values, feeds: Values, seeds: jax.Array):  # noqa: ANN202
         indices = jnp.arange(plan.device_iterations, dtype=jnp.uint32)
-        outputs = _zeros(step, shared, local, feeds, seeds) if plan.outputs is OutputMode.FINAL else None
+        feeds, batch_of = _from_tables(feeds) if tables else (feeds, list)
+        first = batch_of([f[0] for f in feeds])
+        outputs = _zeros(step, shared, local, first, seeds) if plan.outputs is OutputMode.FINAL else None
 
         def one_step(state: tuple, item: tuple):  # noqa: ANN202
             shared, local, last = state
             index, batch = item
-            gradients, local, outputs = step(shared, local, batch, index, seeds)
+            gradients, local, outputs = step(shared, local, batch_of(batch), index, seeds)
             if plan.outputs is OutputMode.FINAL:
                 return gradients, (shared, local, outputs), []
             return gradients, (shared, local, last), outputs
@@ -158,9 +161,14 @@ def _scan(body: Callable, state: tuple, items: tuple, length: int):  # noqa: ANN
     return state, jax.tree.map(lambda o: o[None], outputs)
 
 
-def _zeros(step: Callable, shared: Values, local: Values, feeds: Values, seeds: jax.Array) -> Values:
+def _from_tables(feeds: Values) -> tuple[Values, Callable[[Values], Values]]:
+    """The feed of row numbers, and what makes one step's inputs of its row numbers."""
+    numbers, *tables = feeds
+    return [numbers], lambda rows: [t.at[rows[0]].get(mode="promise_in_bounds") for t in tables]
+
+
+def _zeros(step: Callable, shared: Values, local: Values, first: Values, seeds: jax.Array) -> Values:
     """What the outputs of a step look like, as zeros: the carry before the first step."""
-    first = [f[0] for f in feeds]
     outputs = jax.eval_shape(lambda: step(shared, local, first, jnp.uint32(0), seeds)[2])
     return [jnp.zeros(o.shape, o.dtype) for o in outputs]
 
@@ -176,7 +184,12 @@ def _finish(program: Program, plan: Plan, shared: Values, local: Values) -> Valu
         return list(lanes(shared, local))
 
 
-def feed_shapes(batch: Sequence[jax.ShapeDtypeStruct], plan: Plan) -> list[jax.ShapeDtypeStruct]:
-    """The shapes of the feeds of one execution."""
+def feed_shapes(
+    batch: Sequence[jax.ShapeDtypeStruct], plan: Plan, rows: int | None = None
+) -> list[jax.ShapeDtypeStruct]:
+    """The shapes of the feeds of one execution; with tables of so many rows if given."""
     lead = (plan.device_iterations,) if plan.replicas == 1 else (plan.device_iterations, plan.replicas)
+    if rows is not None:
+        numbers = jax.ShapeDtypeStruct((*lead, batch[0].shape[0]), jnp.int32)
+        return [numbers, *(jax.ShapeDtypeStruct((rows, *b.shape[1:]), b.dtype) for b in batch)]
     return [jax.ShapeDtypeStruct((*lead, *b.shape), b.dtype) for b in batch]

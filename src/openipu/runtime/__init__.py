@@ -4,5 +4,6 @@ from openipu.runtime.engine import Engine, Results
 from openipu.runtime.feed import Gatherer, prefetch
 from openipu.runtime.pipeline_engine import PipelineEngine
 from openipu.runtime.resident import Resident, bring_all_home
+from openipu.runtime.tables import rows_for
 
-__all__ = ["Engine", "Gatherer", "PipelineEngine", "Resident", "Results", "bring_all_home", "prefetch"]
+__all__ = ["Engine", "Gatherer", "PipelineEngine", "Resident", "Results", "bring_all_home", "prefetch", "rows_for"]

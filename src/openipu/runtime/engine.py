@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from openipu.compiler import Executable
+from openipu.runtime import tables
 from openipu.runtime.resident import Resident
 
 
@@ -27,6 +28,16 @@ class Engine:
         self._local = list(local)
         self._lanes = executable.plan.replicas if executable.plan.replicas > 1 else 0
 
+    def place_tables(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
+        """Put the arrays that the row numbers of an execution choose from where the executable wants them."""
+        executable = self.executable
+        assert executable.rows is not None
+        return tables.place(arrays, executable.program.batch, executable.rows, executable.shared_sharding)
+
+    def place_rows(self, numbers: np.ndarray) -> jax.Array:
+        """Put the row numbers of one execution where the executable wants them."""
+        return jax.device_put(numbers.astype(np.int32), self.executable.feed_sharding)
+
     def place(self, feeds: Sequence[np.ndarray]) -> list[jax.Array]:
         """Put the feeds of one execution where the executable wants them."""
         slots = self.executable.program.batch
@@ -38,7 +49,7 @@ class Engine:
         """One execution.
 
         Args:
-          feeds: placed by `place`.
+          feeds: placed by `place`; for an executable with tables, the placed row numbers and then the tables.
           seeds: of the random numbers that this execution's steps draw from their key, one for every replica.
         """
         executable = self.executable

@@ -32,13 +32,14 @@ class Gatherer:
         shape = (len(rows), *self._array.shape[1:])
         out = self._buffers[self._next]
         if out is None or out.shape != shape:
-            out = self._buffers[self._next] = _aligned(shape, self._array.dtype)
+            out = self._buffers[self._next] = aligned(shape, self._array.dtype)
         self._next = (self._next + 1) % len(self._buffers)
         # The rows are known to exist; any other mode fills a buffer of its own first.
         return np.take(self._array, rows, axis=0, out=out, mode="clip")
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Memory that XLA's CPU client uses without copying it."""
     size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT

@@ -33,8 +33,8 @@ class VariableProgram:
     local: tuple[tf.Variable, ...]
     trained: tuple[bool, ...] = ()
 
-    def engine(self, plan: Plan) -> Engine | PipelineEngine:
-        """Compile for a plan, working on the variables' values."""
+    def engine(self, plan: Plan, rows: int | None = None) -> Engine | PipelineEngine:
+        """Compile for a plan, working on the variables' values; with tables of so many rows if given."""
         shared, local = [resident(v) for v in self.shared], [resident(v) for v in self.local]
         if plan.accumulation_dtypes is not None and self.trained:
             kept = (d for d, trained in zip(plan.accumulation_dtypes, self.trained, strict=True) if trained)
@@ -42,7 +42,7 @@ class VariableProgram:
         devices = devices_for(plan)
         if devices is not None:
             return PipelineEngine(compile_pipeline(self.program, plan, devices), shared, local)
-        return Engine(compile_program(self.program, plan), shared, local)
+        return Engine(compile_program(self.program, plan, rows), shared, local)
 
 
 @attrs.frozen(eq=False)

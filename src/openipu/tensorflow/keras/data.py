@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from openipu.runtime import Gatherer
+from openipu.runtime import Gatherer, rows_for
 from openipu.tensorflow.strategy import plain_iterator
 
 _SUPPORTED = {
@@ -33,6 +33,11 @@ class Source:
     def flat_spec(self) -> list[tf.TensorSpec]:
         """The tensor specs of one element."""
         return tf.nest.flatten(self.spec)
+
+    @property
+    def rows(self) -> int | None:
+        """The size of tables that can hold all of the data on the device; None when it must be fed batch by batch."""
+        return None
 
     def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
         """One pass over the data, `elements` at a time, stacked on a new first axis."""
@@ -61,11 +66,25 @@ class ArraySource(Source):
         # Those that wait to be taken, one being filled, one being placed, one the device works on, one to spare.
         return [Gatherer(a, self.ahead + 4) for a in self.arrays]
 
-    def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
-        examples = elements * self.batch_size
+    @property
+    def rows(self) -> int | None:
+        return rows_for(self.arrays)
+
+    def row_blocks(self, elements: int) -> Iterator[np.ndarray]:
+        """One pass over the data like `blocks`, as the row numbers of the examples: [elements, batch size]."""
         order = self._order()
+        order = np.arange(len(self.arrays[0])) if order is None else order
+        for window in self._windows(elements):
+            yield order[window].reshape(elements, self.batch_size)
+
+    def _windows(self, elements: int) -> Iterator[slice]:
+        examples = elements * self.batch_size
         for start in range(0, len(self.arrays[0]) - examples + 1, examples):
-            window = slice(start, start + examples)
+            yield slice(start, start + examples)
+
+    def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
+        order = self._order()
+        for window in self._windows(elements):
             if order is None:
                 rows = [np.ascontiguousarray(a[window]) for a in self.arrays]
             else:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from openipu.program import OutputMode, Plan
-from openipu.runtime import prefetch
+from openipu.runtime import Engine, prefetch
 from openipu.tensorflow import devices
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
@@ -65,7 +65,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         callbacks, add_history=True, add_progbar=verbose != 0, model=model,
         verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
     )  # fmt: skip
-    compiled = compile_mode(model, "train", source, plan)
+    compiled = compile_mode(model, "train", source, plan, tables=True)
     model.stop_training = False
     callbacks.on_train_begin()
     first_epoch = keras.resume(model, first_epoch, steps.count)
@@ -205,21 +205,30 @@ def _ahead(model: Any) -> int:
 def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps, epochs: int) -> Iterator[Iterator]:
     """The feeds of all executions of a call, fetched in the background."""
     devices.require_attached(model._ipu.strategy.device_ordinal)
-    plan = compiled.engine.executable.plan
+    engine, plan = compiled.engine, compiled.engine.executable.plan
     executions = steps.count // steps.per_execution
+    blocks = source.blocks
+    tables = None
+    if isinstance(engine, Engine) and engine.executable.rows is not None:
+        assert isinstance(source, sources.ArraySource)
+        blocks = source.row_blocks
+        tables = engine.place_tables(source.arrays)
 
-    def host() -> Iterator[list[np.ndarray]]:
+    def host() -> Iterator[Any]:
         elements = steps.per_execution * plan.replicas
         if steps.restart:
             for _ in range(epochs):
-                yield from itertools.islice(source.blocks(elements), executions)
+                yield from itertools.islice(blocks(elements), executions)
         else:
-            yield from itertools.islice(source.blocks(elements), executions * epochs)
+            yield from itertools.islice(blocks(elements), executions * epochs)
 
-    def place(block: list[np.ndarray]) -> list:
-        if plan.replicas > 1:
-            block = [b.reshape(steps.per_execution, plan.replicas, *b.shape[1:]) for b in block]
-        return compiled.engine.place(block)
+    def spread(block: np.ndarray) -> np.ndarray:
+        return block if plan.replicas == 1 else block.reshape(steps.per_execution, plan.replicas, *block.shape[1:])
+
+    def place(block: Any) -> list:
+        if tables is not None:
+            return [engine.place_rows(spread(block)), *tables]
+        return engine.place([spread(b) for b in block])
 
     with prefetch(host(), place, _ahead(model)) as feeds:
         yield feeds

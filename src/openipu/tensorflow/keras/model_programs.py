@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
+from openipu.compiler import on_one_device
 from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, Results
 from openipu.tensorflow import devices
@@ -35,16 +36,22 @@ class Compiled:
         return self.engine.run(feeds, seeds)
 
 
-def compile_mode(model: Any, mode: str, source: Source, plan: Plan) -> Compiled:
-    """The compiled program of a mode ("train", "test" or "predict"), made once for each kind of data and plan."""
+def compile_mode(model: Any, mode: str, source: Source, plan: Plan, tables: bool = False) -> Compiled:
+    """The compiled program of a mode ("train", "test" or "predict"), made once for each kind of data and plan.
+
+    Args:
+      model, mode, source, plan: what is to be compiled.
+      tables: keep the data on the device, where that is possible, because it will be read more than once.
+    """
     state = model._ipu
     spec = tuple((tuple(s.shape), s.dtype.name) for s in source.flat_spec)
     nesting = repr(tf.nest.map_structure(lambda _: 0, source.spec))
-    key = (mode, nesting, spec, plan)
+    rows = source.rows if tables and on_one_device(plan) else None
+    key = (mode, nesting, spec, plan, rows)
     if key not in state.compiled:
         with state.strategy.scope(), state.strategy.replica_context():
             captured, structure, names = _CAPTURES[mode](model, source, plan)
-        engine = captured.engine(plan)
+        engine = captured.engine(plan, rows)
         state.compiled[key] = Compiled(engine, structure, names)
     return state.compiled[key]
 

@@ -104,6 +104,28 @@ def offer_sample(module: "ModuleType") -> None:
     module.__dict__["load_data"] = with_sample(module.__dict__["load_data"], module.__name__.rpartition(".")[2])
 
 
+def program_names_ipu() -> bool:
+    """Whether code that is waiting for the running import names `ipu`: `from tensorflow.python import ipu`, ..."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        names = frame.f_code.co_names if frame.f_code.co_filename != __file__ else ()
+        if any(name == "ipu" or ".ipu" in name or name.startswith("ipu_") for name in names):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def quieten(spec: "ModuleSpec") -> None:
+    """Before TensorFlow is imported, hide what its libraries print; programs without IPUs are left alone."""
+    if program_names_ipu():
+        from openipu import quiet
+
+        quiet.begin(BEFORE_IMPORT)
+
+
+# What is done to the spec of a module of others before the module is loaded.
+BEFORE_IMPORT: "dict[str, Callable[[ModuleSpec], None]]" = {"tensorflow": quieten}
+
 # What is done to a module of others right after it has run, before anything is re-exported from it.
 AFTER_IMPORT: "dict[str, Callable[[ModuleType], None]]" = {
     **dict.fromkeys(KERAS_NAMESPACES, offer_ipu),
@@ -115,7 +137,7 @@ AFTER_IMPORT: "dict[str, Callable[[ModuleType], None]]" = {
 
 
 class Finder:
-    """Finds the aliases, and completes the modules of `AFTER_IMPORT` that other finders find."""
+    """Finds the aliases, and adds to the modules of `BEFORE_IMPORT` and `AFTER_IMPORT` that other finders find."""
 
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
@@ -124,12 +146,15 @@ class Finder:
         real = real_name(name)
         if real is not None:
             return alias_spec(name, real)
-        complete = AFTER_IMPORT.get(name)
-        if complete is None:
+        prepare, complete = BEFORE_IMPORT.get(name), AFTER_IMPORT.get(name)
+        if prepare is None and complete is None:
             return None
         spec = self.find_elsewhere(name, path, target)
         if spec is not None and spec.loader is not None:
-            run_after(spec, complete)
+            if prepare is not None:
+                prepare(spec)
+            if complete is not None:
+                run_after(spec, complete)
         return spec
 
     def find_elsewhere(

@@ -1,7 +1,6 @@
 """`make demo`: tutorial models on virtual IPUs beside stock Keras, same weights, same batches."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,8 @@ import attrs
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+
+from openipu import _hook, quiet
 
 BATCH, STEPS, EPOCHS = 64, 72, 6
 
@@ -37,7 +38,7 @@ class Variant:
 
 def main() -> None:
     """Train, print the table and the timeline of the pipeline."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet.begin(_hook.BEFORE_IMPORT)
     console = Console(width=110)
     with console.status("Loading TensorFlow, Keras and JAX"):
         import keras

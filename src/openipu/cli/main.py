@@ -8,7 +8,11 @@ from openipu.version import __version__
 
 # Name: where the command is, and what the list says of it (so that `openipu --help` imports none of them).
 COMMANDS = {
+    "demo": ("openipu.cli.demo:demo", "Compare virtual IPUs with stock Keras on small models."),
+    "doctor": ("openipu.cli.doctor:doctor", "Look whether everything that IPU programs need is there and works."),
+    "run": ("openipu.cli.run:run", "Run a Python program on virtual IPUs."),
     "schedule": ("openipu.cli.schedule:schedule", "Show when each IPU works on which pipeline stage."),
+    "system": ("openipu.cli.system:system", "Show the virtual pod and who holds it, or choose another."),
 }
 
 

@@ -1,16 +1,23 @@
 """Compile an execution with XLA for the devices that exist."""
 
+import logging
 import time
+from collections.abc import Callable
 
 import attrs
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from openipu.compiler.execution import build, feed_shapes
+from openipu.compiler import loaded, passes, progress
+from openipu.compiler.cache import Cache
+from openipu.compiler.execution import build, feed_shapes, traced_step
+from openipu.compiler.key import key_of, surroundings
 from openipu.compiler.pipeline import devices_for
-from openipu.program import Plan, Program
+from openipu.program import OutputMode, Plan, Program
 from openipu.program.replica import AXIS
+
+log = logging.getLogger("openipu.cache")
 
 
 @attrs.frozen(eq=False)
@@ -27,29 +34,45 @@ class Executable:
 
     program: Program
     plan: Plan
-    call: jax.stages.Compiled
-    shared_sharding: jax.sharding.Sharding
-    local_sharding: jax.sharding.Sharding
-    feed_sharding: jax.sharding.Sharding
+    call: Callable
+    shared_sharding: Sharding
+    local_sharding: Sharding
+    feed_sharding: Sharding
     seconds: float
     rows: int | None = None
 
 
-def compile_program(program: Program, plan: Plan, rows: int | None = None) -> Executable:
+def compile_program(program: Program, plan: Plan, rows: int | None = None, cache: Cache | None = None) -> Executable:
     """Compile a program for a plan; replicas are spread over as many JAX devices as divide them evenly.
 
     Args:
       program, plan: what to compile.
       rows: feed row numbers, and the data once, as tables of so many rows; only for a plan on one JAX device.
+      cache: where the executable is looked for first, and kept.
     """
+    key = key_of(program, plan, rows) if cache is not None else None
+    if cache is None or key is None:
+        return _compiled(program, plan, rows)
+    executable = _from_cache(program, plan, rows, cache, key)
+    if executable is None:
+        with cache.compiling(key):
+            # Another process may have compiled it while this one waited.
+            executable = _from_cache(program, plan, rows, cache, key)
+            if executable is None:
+                executable = _compiled(program, plan, rows)
+                _keep(executable, cache, key)
+    return executable
+
+
+def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
     started = time.perf_counter()
+    places = _places(plan)
     with jax.enable_x64(True):
-        mesh = _mesh(plan.replicas)
-        shared_sharding = NamedSharding(mesh, PartitionSpec())
-        lane = PartitionSpec(AXIS) if plan.replicas > 1 else PartitionSpec()
-        local_sharding = NamedSharding(mesh, lane)
-        feed_sharding = NamedSharding(mesh, PartitionSpec(None, *lane))
-        execution = build(program, plan, jax.default_backend(), rows is not None)
+        progress.begin("Lowering")
+        step, structure = traced_step(program, plan)
+        progress.begin("Passes")
+        step = passes.optimise(step, jax.default_backend())
+        progress.begin("XLA Compilation")
         lanes = () if plan.replicas == 1 else (plan.replicas,)
         arguments = (
             [s.abstract for s in program.shared],
@@ -57,19 +80,72 @@ def compile_program(program: Program, plan: Plan, rows: int | None = None) -> Ex
             feed_shapes([s.abstract for s in program.batch], plan, rows),
             jax.ShapeDtypeStruct(lanes, np.uint64),
         )
-        feeds = feed_sharding if rows is None else [feed_sharding] + [shared_sharding] * len(program.batch)
+        feeds = places.feeds if rows is None else [places.feeds] + [places.shared] * len(program.batch)
         compiled = (
             jax.jit(
-                execution,
+                build(program, plan, step, structure, rows is not None),
                 donate_argnums=(0, 1) if program.update is not None else (1,),
-                in_shardings=(shared_sharding, local_sharding, feeds, local_sharding),
-                out_shardings=(shared_sharding, local_sharding, None, None),
+                in_shardings=(places.shared, places.local, feeds, places.local),
+                out_shardings=_results(plan, places),
+                keep_unused=True,
             )
             .lower(*arguments)
             .compile()
         )
+    progress.finish()
     seconds = time.perf_counter() - started
-    return Executable(program, plan, compiled, shared_sharding, local_sharding, feed_sharding, seconds, rows)
+    return Executable(program, plan, compiled, places.shared, places.local, places.feeds, seconds, rows)
+
+
+def _keep(executable: Executable, cache: Cache, key: str) -> None:
+    assert isinstance(executable.call, jax.stages.Compiled)
+    data = loaded.serialise(executable.call)
+    if data is None:
+        log.info("%s prints from the device, so its executable is not kept in the cache.", executable.program.name)
+        return
+    shapes = [[list(value.shape) for value in group] for group in executable.call.out_info]
+    name, seconds = executable.program.name, executable.seconds
+    cache.store(key, {"name": name, "seconds": seconds, "shapes": shapes, **surroundings()}, data)
+
+
+def _from_cache(program: Program, plan: Plan, rows: int | None, cache: Cache, key: str) -> Executable | None:
+    started = time.perf_counter()
+    found = cache.load(key)
+    if found is None:
+        return None
+    header, data = found
+    places = _places(plan)
+    shapes = tuple(tuple(tuple(shape) for shape in group) for group in header["shapes"])
+    results = loaded.Results(shapes, _results(plan, places))
+    call = loaded.load(data, list(_mesh(plan.replicas).devices.flat), results)
+    seconds = time.perf_counter() - started
+    log.info("Loaded the executable of %s from %s.", program.name, cache.path(key))
+    return Executable(program, plan, call, places.shared, places.local, places.feeds, seconds, rows)
+
+
+@attrs.frozen
+class _Places:
+    shared: Sharding
+    local: Sharding
+    feeds: Sharding
+
+
+def _places(plan: Plan) -> _Places:
+    """Where values of each kind live."""
+    mesh = _mesh(plan.replicas)
+    if mesh.size == 1:
+        device = SingleDeviceSharding(mesh.devices.flat[0])
+        return _Places(device, device, device)
+    return _Places(
+        NamedSharding(mesh, PartitionSpec()),
+        NamedSharding(mesh, PartitionSpec(AXIS)),
+        NamedSharding(mesh, PartitionSpec(None, AXIS)),
+    )
+
+
+def _results(plan: Plan, places: _Places) -> tuple[Sharding, ...]:
+    """Where an execution leaves shared and local state, outputs, and what is computed once at its end."""
+    return places.shared, places.local, places.local if plan.outputs is OutputMode.FINAL else places.feeds, places.local
 
 
 def on_one_device(plan: Plan) -> bool:

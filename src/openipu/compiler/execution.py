@@ -6,8 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend import core
 
-from openipu.compiler import passes
 from openipu.compiler.passes import lane_sums
 from openipu.program import OutputMode, Plan, Program, Reduction
 from openipu.program.replica import AXIS, tracing_for
@@ -16,13 +16,13 @@ Values = list[jax.Array]
 Execution = Callable[[Values, Values, Values, jax.Array], tuple[Values, Values, Values, Values]]
 
 
-def build(program: Program, plan: Plan, platform: str, tables: bool = False) -> Execution:
+def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, tables: bool = False) -> Execution:
     """The function an execution computes.
 
     Args:
       program: what one step does.
       plan: how many steps, updates and replicas.
-      platform: the backend the passes rewrite for.
+      step, structure: the step of one replica and the structure of its results (see `traced_step`).
       tables: the first feed are row numbers; then follows, for every input of a step, the table they choose from.
 
     Returns:
@@ -30,25 +30,23 @@ def build(program: Program, plan: Plan, platform: str, tables: bool = False) -> 
       [device iterations, replica, ...]; local state and seeds have the axis [replica, ...]; all without the replica
       axis when there is one replica.
     """
-    closed, structure = traced_step(program, plan)
-    closed = passes.optimise(closed, platform)
 
     def one(*arguments):  # noqa: ANN202
-        return jax.tree.unflatten(structure, jax.extend.core.jaxpr_as_fun(closed)(*jax.tree.leaves(arguments)))
+        return jax.tree.unflatten(structure, core.jaxpr_as_fun(step)(*jax.tree.leaves(arguments)))
 
-    step = _over_replicas(one, plan)
+    run = _over_replicas(one, plan)
     update = _update_of(program, plan)
 
     def execution(shared: Values, local: Values, feeds: Values, seeds: jax.Array):  # noqa: ANN202
         indices = jnp.arange(plan.device_iterations, dtype=jnp.uint32)
         feeds, batch_of = _from_tables(feeds) if tables else (feeds, list)
         first = batch_of([f[0] for f in feeds])
-        outputs = _zeros(step, shared, local, first, seeds) if plan.outputs is OutputMode.FINAL else None
+        outputs = _zeros(run, shared, local, first, seeds) if plan.outputs is OutputMode.FINAL else None
 
         def one_step(state: tuple, item: tuple):  # noqa: ANN202
             shared, local, last = state
             index, batch = item
-            gradients, local, outputs = step(shared, local, batch_of(batch), index, seeds)
+            gradients, local, outputs = run(shared, local, batch_of(batch), index, seeds)
             if plan.outputs is OutputMode.FINAL:
                 return gradients, (shared, local, outputs), []
             return gradients, (shared, local, last), outputs
@@ -73,7 +71,7 @@ def build(program: Program, plan: Plan, platform: str, tables: bool = False) -> 
     return execution
 
 
-def traced_step(program: Program, plan: Plan) -> tuple[jax.extend.core.ClosedJaxpr, Any]:
+def traced_step(program: Program, plan: Plan) -> tuple[core.ClosedJaxpr, Any]:
     """The step of one replica as a jaxpr, and the structure of its results."""
     abstract = [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
     with tracing_for(plan.replicas):

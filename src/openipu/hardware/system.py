@@ -1,7 +1,7 @@
 """The virtual machine's IPUs, and the groups of them that a program can hold."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
@@ -96,8 +96,18 @@ class System:
         return f"the virtual system {self.name}"
 
 
-def parse_system(name: str) -> System:
-    """The system called `name`: a pod such as `bow-pod16`, or a count and a target such as `2xbow`."""
+def pod_names() -> tuple[str, ...]:
+    """The names of all pods."""
+    return tuple(f"{target}-pod{size}" for target in POD_TARGETS for size in POD_SIZES)
+
+
+def parse_system(name: str, source: str = "OPENIPU_SYSTEM") -> System:
+    """The system of this name.
+
+    Args:
+      name: a pod such as `bow-pod16`, or a count and a target such as `2xbow`.
+      source: where the name comes from, for the error message.
+    """
     text = name.strip().lower()
     pod = re.fullmatch(r"([a-z]\w*)-pod(\d+)", text)
     if pod and pod[1] in POD_TARGETS and int(pod[2]) in POD_SIZES:
@@ -105,16 +115,28 @@ def parse_system(name: str) -> System:
     counted = re.fullmatch(r"([1-9]\d*)x(\w+)", text)
     if counted and counted[2] in TARGETS:
         return System(text, TARGETS[counted[2]], int(counted[1]))
-    pods = ", ".join(f"{target}-pod{size}" for target in POD_TARGETS for size in POD_SIZES)
+    what = source if source == "OPENIPU_SYSTEM" else "The name of a virtual system"
+    received = f"OPENIPU_SYSTEM={name!r}" if source == "OPENIPU_SYSTEM" else f"{name!r}, from {source}"
     raise ValueError(
-        f"OPENIPU_SYSTEM must be one of: {pods}; or a count and a target, such as 2xbow "
-        f"(targets: {', '.join(TARGETS)}). Received: OPENIPU_SYSTEM={name!r}."
+        f"{what} must be one of: {', '.join(pod_names())}; or a count and a target, such as 2xbow "
+        f"(targets: {', '.join(TARGETS)}). Received: {received}."
     )
 
 
 def current_system() -> System:
-    """The virtual system of this machine, from OPENIPU_SYSTEM."""
-    return parse_system(environment.system_name())
+    """The virtual system of this machine: from OPENIPU_SYSTEM, or as `openipu system use` was told."""
+    return parse_system(*environment.system_choice())
+
+
+def ipu_numbers(values: Iterable[int]) -> str:
+    """IPU numbers; runs of them as first-last."""
+    runs: list[list[int]] = []
+    for value in sorted(values):
+        if runs and runs[-1][1] + 1 == value:
+            runs[-1][1] = value
+        else:
+            runs.append([value, value])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _neighbours(count: int) -> str:

@@ -54,6 +54,8 @@ class Program:
       update: (shared, local, gradients) -> (shared, {index of local: new value}); None when nothing is trained.
       finish: (shared, local) -> outputs, computed once at the end of an execution (metric results).
       needs_key: whether `step` draws from the key it is given.
+      identity: text that programs share only if their functions compute the same; None when there is none. It finds
+        an executable that was compiled before without tracing the functions.
     """
 
     name: str
@@ -64,3 +66,4 @@ class Program:
     update: Update | None = None
     finish: Finish | None = None
     needs_key: bool = False
+    identity: str | None = None

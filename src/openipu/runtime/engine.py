@@ -57,6 +57,7 @@ class Engine:
         given = np.array([s % 2**64 for s in seeds], np.uint64)
         given = given if self._lanes else given[0]
         with jax.enable_x64(True):
+            given = jax.device_put(given, executable.local_sharding)
             shared = [r.take(executable.shared_sharding) for r in self._shared]
             local = [
                 r.take(executable.local_sharding, self._lanes, s.seed) for r, s in zip(self._local, slots, strict=True)

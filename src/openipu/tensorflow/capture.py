@@ -28,6 +28,7 @@ class Captured:
       results: how many of the outputs are results; the others are new values of variables.
       structure: the Python structure of the results.
       shards: IPUs that `ipu_shard` scopes spread its operations over.
+      text: its StableHLO without names and places in the source, which differ between equal functions.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Captured:
     results: int
     structure: Any
     shards: int
+    text: str
 
     @property
     def written(self) -> list[tf.Variable]:
@@ -122,7 +124,13 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
         results=len(lowered.outputs) - len(lowered.aliases),
         structure=concrete.structured_outputs,
         shards=_shards(text),
+        text=_canonical(text),
     )
+
+
+def _canonical(text: str) -> str:
+    body = "\n".join(line for line in text.splitlines() if not line.startswith("#loc"))
+    return re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*")\)|^module @\S+', "", body)
 
 
 def _shards(text: str) -> int:

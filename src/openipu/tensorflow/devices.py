@@ -1,9 +1,12 @@
 """What the front end asks of the configured virtual IPUs: how many, attached or not, seeds."""
 
+import logging
 from collections.abc import Callable
 
 from openipu.tensorflow import seed
 from openipu.tensorflow.ipu import config
+
+log = logging.getLogger("openipu.tensorflow")
 
 
 def on_reset(callback: Callable[[], None]) -> None:
@@ -33,7 +36,10 @@ def replicas(ordinal: int, shards: int) -> int:
             f"Current device has {available} IPUs attached, however the current model requires a multiple of "
             f"{needed} IPUs."
         )
-    return available // needed
+    copies = available // needed
+    if copies > 1:
+        log.info("Automatically replicating the TensorFlow model by a factor of %d.", copies)
+    return copies
 
 
 def require_attached(ordinal: int) -> None:

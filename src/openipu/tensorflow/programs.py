@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 
 import attrs
 import jax
+import numpy as np
 import tensorflow as tf
 
-from openipu.compiler import compile_program
+from openipu import environment
+from openipu.compiler import Cache, compile_program, digest, progress, progress_bar
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.program import Plan, Program, Slot, marks
 from openipu.runtime import Engine, PipelineEngine
@@ -42,7 +44,7 @@ class VariableProgram:
         devices = devices_for(plan)
         if devices is not None:
             return PipelineEngine(compile_pipeline(self.program, plan, devices), shared, local)
-        return Engine(compile_program(self.program, plan, rows), shared, local)
+        return Engine(compile_program(self.program, plan, rows, executable_cache()), shared, local)
 
 
 @attrs.frozen(eq=False)
@@ -65,6 +67,19 @@ class Staging:
             # Of the backward pass but of no layer (the loss): not before the last stage's.
             return marks.part(self.stages) if backward else contextlib.nullcontext()
         return marks.part(2 * self.stages - 1 - stage if backward else stage)
+
+
+def executable_cache() -> Cache | None:
+    """Where executables are kept (`--executable_cache_path`, else OPENIPU_CACHE)."""
+    folder = environment.poplar_flags().executable_cache_path or environment.cache_dir()
+    return Cache(folder) if folder else None
+
+
+def compiling(name: str) -> contextlib.AbstractContextManager:
+    """Shows the compilation of a module to the user, as `--show_progress_bar` says."""
+    wish = {"true": True, "false": False, "auto": None}[environment.poplar_flags().show_progress_bar]
+    first = "Lowering" if executable_cache() is not None else "Capture"
+    return progress.compiling(name, progress_bar.display(wish, first))
 
 
 def assemble(
@@ -122,8 +137,29 @@ def assemble(
         update=run_update if update is not None else None,
         finish=run_finish if finish is not None else None,
         needs_key=step.lowered.needs_key,
+        identity=_identity(step, update, finish, gradients, [*shared, *local]),
     )
     return VariableProgram(program, tuple(shared), tuple(local))
+
+
+def _identity(
+    step: Captured, update: Captured | None, finish: Captured | None, gradients: int, variables: Sequence[tf.Variable]
+) -> str:
+    """A hash of the captured functions, of which variable each of their inputs is, and of the constants in them."""
+    position = {id(v): i for i, v in enumerate(variables)}
+    parts: list[str | bytes] = ["tensorflow", tf.__version__, str(gradients)]
+    for captured in (step, update, finish):
+        if captured is None:
+            parts.append("none")
+            continue
+        parts += [captured.text, str(captured.arguments), str(captured.results)]
+        for variable, constant in zip(captured.variables, captured.constants, strict=True):
+            if variable is not None:
+                parts.append(f"variable {position[id(variable)]}")
+            else:
+                value = np.asarray(constant)
+                parts += [f"constant {value.dtype} {value.shape}", value.tobytes()]
+    return digest(*parts)
 
 
 def _dimensions(shape: tf.TensorShape) -> tuple[int, ...]:

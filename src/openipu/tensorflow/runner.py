@@ -10,11 +10,12 @@ import tensorflow as tf
 from tensorflow.python.eager import context as eager_context
 from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 
+from openipu.compiler import progress
 from openipu.program import Plan
 from openipu.runtime import Engine, bring_all_home
 from openipu.tensorflow import collectives, devices
 from openipu.tensorflow.capture import capture
-from openipu.tensorflow.programs import assemble
+from openipu.tensorflow.programs import assemble, compiling
 from openipu.tensorflow.variables import raw_handle
 
 if TYPE_CHECKING:
@@ -79,8 +80,10 @@ def _compile(strategy: "IPUStrategyV1", fn: Callable, structure: Any, leaves: li
             with strategy.replica_context(), collectives.reducing():
                 return graph(*args, **kwargs)
 
-        with eager_context.eager_mode():
-            captured = capture(program, specs, getattr(fn, "__name__", "function"))
+        name = getattr(fn, "__name__", "function")
+        with eager_context.eager_mode(), compiling(name):
+            progress.begin("Capture")
+            captured = capture(program, specs, name)
             for output in tf.nest.flatten(captured.structure):
                 _refuse_double(output, "output")
             replicas = devices.replicas(strategy.device_ordinal, captured.shards)

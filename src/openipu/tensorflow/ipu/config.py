@@ -86,6 +86,8 @@ class IpuOptions:
 class _Configuration:
     config: IPUConfig
     devices: list[hardware.Device]
+    # The software model is nobody else's: nothing is held.
+    model: bool = attrs.field(factory=running_on_ipu_model)
     attached: set[int] = attrs.field(factory=set)
 
 
@@ -117,7 +119,7 @@ def configure_ipu_system(config: IPUConfig | IpuOptions, device: str = "cpu", re
                 "Call reset_ipu_configuration() first, or leave reset_configuration at True."
             )
         # Found before the reset, so that a config that cannot be had leaves the active one alone.
-        devices = config_check.find_devices(config, _foreign_ipus())
+        devices = _find_devices(config)
         if _active is not None:
             logger.warning("Resetting existing IPU configuration before applying new configuration")
             reset_ipu_configuration()
@@ -136,8 +138,9 @@ def reset_ipu_configuration() -> None:
             return
         for callback in list(_reset_callbacks):
             callback()
-        for ordinal in _active.attached:
-            hardware.detach(_active.devices[ordinal])
+        if not _active.model:
+            for ordinal in _active.attached:
+                hardware.detach(_active.devices[ordinal])
         _active = None
 
 
@@ -194,7 +197,6 @@ def attach_device(ordinal: int = 0) -> hardware.Device:
                 "Set it to DeviceConnectionType.ALWAYS or ON_DEMAND to execute programs."
             )
         if ordinal not in configuration.attached:
-            _move_to_free_ipus(configuration, ordinal)
             _attach(configuration, ordinal)
         return configuration.devices[ordinal]
 
@@ -217,18 +219,24 @@ def _check_ordinal(configuration: _Configuration, ordinal: int) -> None:
 
 
 def _attach_all(configuration: _Configuration) -> None:
-    try:
-        for ordinal in range(len(configuration.devices)):
-            _attach(configuration, ordinal)
-    except Exception:
-        for ordinal in configuration.attached:
-            hardware.detach(configuration.devices[ordinal])
-        raise
+    if not configuration.model:
+        # Chosen again, because another process may have attached since.
+        found = hardware.claim(lambda busy: config_check.find_devices(configuration.config, busy))
+        configuration.devices = list(found)
+    for ordinal in range(len(configuration.devices)):
+        _mark_attached(configuration, ordinal)
 
 
 def _attach(configuration: _Configuration, ordinal: int) -> None:
+    if not configuration.model:
+        wait = config_check.patience(configuration.config)
+        (found,) = hardware.claim(lambda busy: (_free_group(configuration, ordinal, busy),), wait)
+        configuration.devices[ordinal] = found
+    _mark_attached(configuration, ordinal)
+
+
+def _mark_attached(configuration: _Configuration, ordinal: int) -> None:
     device = configuration.devices[ordinal]
-    hardware.attach(device)
     configuration.attached.add(ordinal)
     logger.info(
         "TensorFlow device %s attached to %d IPU(s) with Poplar device ID(s): %d",
@@ -238,19 +246,20 @@ def _attach(configuration: _Configuration, ordinal: int) -> None:
     )
 
 
-def _move_to_free_ipus(configuration: _Configuration, ordinal: int) -> None:
+def _free_group(configuration: _Configuration, ordinal: int, busy: frozenset[int]) -> hardware.Device:
     device = configuration.devices[ordinal]
-    if configuration.config.select_ipus or hardware.attached_ipus().isdisjoint(device.ipus):
-        return
+    if configuration.config.select_ipus or busy.isdisjoint(device.ipus):
+        return device
     own = {ipu for other in configuration.devices if other is not device for ipu in other.ipus}
     purpose = f"the TensorFlow virtual device {placement.device_name(ordinal)}"
-    found = hardware.current_system().device(device.count, own | hardware.attached_ipus(), purpose)
-    configuration.devices[ordinal] = attrs.evolve(found, target=device.target)
+    return hardware.current_system().device(device.count, own | busy, purpose)
 
 
-def _foreign_ipus() -> set[int]:
-    own = {ipu for ordinal in _active.attached for ipu in _active.devices[ordinal].ipus} if _active else set()
-    return set(hardware.attached_ipus() - own)
+def _find_devices(config: IPUConfig) -> tuple[hardware.Device, ...]:
+    if not config_check.attaches(config):
+        return config_check.find_devices(config, ())
+    active = [_active.devices[ordinal] for ordinal in _active.attached] if _active and not _active.model else []
+    return hardware.preview(lambda busy: config_check.find_devices(config, busy), active)
 
 
 def _same(one: IPUConfig, other: IPUConfig) -> bool:

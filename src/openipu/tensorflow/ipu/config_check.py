@@ -20,10 +20,24 @@ def connection_type(config: Any) -> DeviceConnectionType:
     return DeviceConnectionType.ON_DEMAND if environment.poplar_flags().use_on_demand else config.device_connection.type
 
 
+def attaches(config: Any) -> bool:
+    """Whether the IPUs must be free right away: others matter to nobody who waits, only compiles or runs the model."""
+    return connection_type(config) is DeviceConnectionType.ALWAYS and not environment.running_on_ipu_model()
+
+
+def patience(config: Any) -> hardware.Wait | None:
+    """How to wait for busy IPUs: as TF_POPLAR_FLAGS says for ON_DEMAND, else not at all."""
+    if connection_type(config) is not DeviceConnectionType.ON_DEMAND:
+        return None
+    flags = environment.poplar_flags()
+    return hardware.Wait(flags.on_demand_device_poll_time / 1000, flags.on_demand_device_timeout / 1000)
+
+
 def check(config: Any) -> None:
     """Raises an error for the first rule that `config` breaks; turns single numbers of IPUs into lists."""
-    # TF_POPLAR_FLAGS is read here for the first time, so a wrong flag is refused before anything is attached.
+    # The variables are read here for the first time, so a wrong flag is refused before anything is attached.
     environment.poplar_flags()
+    environment.poplar_engine_options()
     _check_selection(config)
     _check_tiles_and_norms(config)
     _check_versions(config)
@@ -45,7 +59,7 @@ def find_devices(config: Any, taken: Collection[int]) -> tuple[hardware.Device, 
     if config.select_ipus:
         return tuple(system.by_id(device_id) for device_id in config.select_ipus)
     devices: list[hardware.Device] = []
-    busy = set() if connection_type(config) in OFFLINE else set(taken)
+    busy = set(taken)
     for ordinal, count in enumerate(config.auto_select_ipus or [1]):
         purpose = f"the TensorFlow virtual device {placement.device_name(ordinal)}"
         devices.append(system.device(count, busy, purpose))
@@ -138,3 +152,4 @@ def _check_poplar_options(config: Any) -> None:
                     f"{name} must hold text values by name. Received: {name}[{key!r}]={value!r}. "
                     f'Write {name}["{key}"] = "{value}".'
                 )
+    environment.warn_of_unknown_keys(config.compilation_poplar_options, "compilation_poplar_options")

@@ -1,11 +1,11 @@
 """Give Keras models made inside an IPU strategy's scope the class that trains them on the IPU."""
 
 import functools
-import os
 import sys
 from types import ModuleType
 from typing import Any
 
+from openipu import environment
 from openipu.tensorflow import strategy as strategies
 from openipu.tensorflow.keras import saving, stages
 
@@ -15,7 +15,7 @@ _watched: list[Any] = []
 
 def install() -> None:
     """Watch the construction of models in every Keras that is loaded, and in the one `tf.keras` means."""
-    legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
+    legacy = environment.legacy_keras()
     if legacy or "tf_keras" in sys.modules:
         from openipu.tensorflow.keras import keras2
 

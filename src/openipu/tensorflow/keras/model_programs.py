@@ -6,14 +6,14 @@ from typing import Any
 import attrs
 import tensorflow as tf
 
-from openipu.compiler import on_one_device
+from openipu.compiler import on_one_device, progress
 from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, Results
 from openipu.tensorflow import devices
 from openipu.tensorflow.capture import Captured, capture
 from openipu.tensorflow.keras import stages
 from openipu.tensorflow.keras.data import Source
-from openipu.tensorflow.programs import Staging, VariableProgram, assemble
+from openipu.tensorflow.programs import Staging, VariableProgram, assemble, compiling
 
 
 @attrs.frozen(eq=False)
@@ -49,9 +49,11 @@ def compile_mode(model: Any, mode: str, source: Source, plan: Plan, tables: bool
     rows = source.rows if tables and on_one_device(plan) else None
     key = (mode, nesting, spec, plan, rows)
     if key not in state.compiled:
-        with state.strategy.scope(), state.strategy.replica_context():
-            captured, structure, names = _CAPTURES[mode](model, source, plan)
-        engine = captured.engine(plan, rows)
+        with compiling(f"{model.name}/{mode}"):
+            progress.begin("Capture")
+            with state.strategy.scope(), state.strategy.replica_context():
+                captured, structure, names = _CAPTURES[mode](model, source, plan)
+            engine = captured.engine(plan, rows)
         state.compiled[key] = Compiled(engine, structure, names)
     return state.compiled[key]
 

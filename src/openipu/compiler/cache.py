@@ -1,0 +1,110 @@
+"""A folder of compiled executables: looked up before XLA is asked, shared by processes, never trusted blindly."""
+
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import filelock
+
+from openipu.compiler import entry
+from openipu.hardware.directory import make_private, registry_directory
+
+log = logging.getLogger("openipu.cache")
+
+# What the original calls its files: TensorFlow's, and PopTorch's.
+TENSORFLOW, POPTORCH = ".poplar_exec", ".popef"
+_WAITED = 2.0
+_ABANDONED = 3600.0
+
+
+@attrs.frozen
+class Cache:
+    """Executables in a folder.
+
+    Attributes:
+      folder: where they are; it is made when the first one is stored.
+      suffix: of their files.
+    """
+
+    folder: Path = attrs.field(converter=lambda path: Path(path).expanduser())
+    suffix: str = TENSORFLOW
+
+    def path(self, key: str) -> Path:
+        """The file of a key."""
+        return self.folder / f"{key}{self.suffix}"
+
+    def load(self, key: str) -> tuple[dict[str, Any], bytes] | None:
+        """Header and bytes of an executable, or None; a file that cannot be used is a warning."""
+        path = self.path(key)
+        try:
+            found = entry.read(path, key)
+            os.utime(path)  # Pruning keeps what was used lately.
+        except FileNotFoundError:
+            return None
+        except (entry.BadEntry, OSError) as error:
+            log.warning("The cached executable %s cannot be used: %s. It is compiled again.", path, error)
+            return None
+        return found
+
+    def store(self, key: str, header: dict[str, Any], payload: bytes) -> None:
+        """Keep an executable; a folder that cannot be written is a warning."""
+        path = self.path(key)
+        try:
+            entry.write(path, entry.pack({**header, "key": key, "created": time.time()}, payload))
+        except OSError as error:
+            log.warning("The executable cannot be kept in the cache %s: %s.", self.folder, error)
+
+    @contextmanager
+    def compiling(self, key: str) -> Iterator[None]:
+        """Hold the right to compile a key: of several processes that need it, one compiles and the others wait."""
+        # Locks are kept out of the folder, which holds one file for every executable and nothing else.
+        locks = registry_directory() / "locks"
+        make_private(locks)
+        name = hashlib.sha256(str(self.path(key).absolute()).encode()).hexdigest()
+        lock = filelock.FileLock(locks / f"{name}.lock")
+        try:
+            lock.acquire(timeout=_WAITED)
+        except filelock.Timeout:
+            log.warning("Another process compiles the same program for the cache %s; waiting for it.", self.folder)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+def entries(folder: Path) -> list[Path]:
+    """The files of cached executables in a folder, those used last first."""
+    found = [path for suffix in (TENSORFLOW, POPTORCH) for path in folder.glob(f"*{suffix}")]
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def check(path: Path) -> dict[str, Any]:
+    """The header of an entry that is whole and carries the key in its name; `entry.BadEntry` otherwise."""
+    return entry.read(path, path.stem)[0]
+
+
+def prune(folder: Path, largest: int | None = None, oldest: float | None = None) -> list[Path]:
+    """Delete what was not used for `oldest` seconds, then the least recently used until the rest fits `largest` bytes.
+
+    Returns:
+      The deleted files.
+    """
+    deleted, total, now = [], 0, time.time()
+    for path in folder.glob(".*.part"):  # Left by processes that were killed while they wrote.
+        if now - path.stat().st_mtime > _ABANDONED:
+            path.unlink(missing_ok=True)
+    for path in entries(folder):
+        status = path.stat()
+        total += status.st_size
+        if (oldest is not None and now - status.st_mtime > oldest) or (largest is not None and total > largest):
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+            deleted.append(path)
+    return deleted

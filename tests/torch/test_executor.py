@@ -334,10 +334,6 @@ def test_anchored_tensors_come_back():
     names = executor.getTensorNames()
     prefixes = ("input", "loss", "Gradient___", "UpdatedVar__", "scaledLearningRate", "weightDecayScaleFactor")
     assert all(any(name.startswith(prefix) for name in names) for prefix in prefixes)
-    opts = options()
-    opts.anchorTensor("x", "fc/Conv:0")
-    with pytest.raises(UnsupportedError, match="cannot be anchored"):
-        poptorch.inferenceModel(Affine(), opts)(torch.ones(2))
 
 
 def test_substitutions_are_active_while_capturing(monkeypatch):

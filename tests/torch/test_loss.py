@@ -107,6 +107,14 @@ def test_only_weights_that_the_loss_depends_on_and_that_want_a_gradient_change()
     assert not torch.equal(model.w.detach(), torch.tensor([0.5, -0.2, 0.9]))
 
 
+def test_class_weights_may_be_made_in_forward():
+    def loss(w, x, y):
+        return F.cross_entropy(w * x, y.argmax(1), weight=torch.tensor([1.0, 2.0, 3.0]), label_smoothing=0.1)
+
+    changed, w, x, y = change(lambda m, x, y: loss(m.w, x, y))
+    torch.testing.assert_close(changed, gradient(loss, w, x, y), rtol=1e-5, atol=1e-6)
+
+
 def test_identity_loss_runs_on_the_host():
     x = torch.rand(3, requires_grad=True)
     poptorch.identity_loss(x, "mean").backward()

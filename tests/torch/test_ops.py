@@ -178,12 +178,15 @@ def test_tensors_are_printed_with_their_gradients(capfd):
             return poptorch.identity_loss(poptorch.ipu_print_tensor(self.w * x, "product", digits=3), "sum")
 
     model = Printing()
-    poptorch.trainingModel(model)(torch.tensor([3.0, 0.5]))
+    options = poptorch.Options().replicationFactor(2).deviceIterations(2)
+    poptorch.trainingModel(model, options)(torch.tensor([3.0, 0.5] * 4))
     import jax
 
     jax.effects_barrier()
     shown = capfd.readouterr().err
-    assert "product: (3, 1)" in shown and "product_gradient: (1, 1)" in shown
+    assert shown.startswith("product: (3, 1)\n") and "product_gradient: (1, 1)" in shown
+    # On either replica, at every iteration.
+    assert [shown.count(f"{title}:") for title in ("product", "product_gradient")] == [4, 4]
     with pytest.raises(KeyError):
         poptorch.ipu_print_tensor(torch.ones(1), float_format="nice")
     with pytest.raises(poptorch.Error, match=r"must take a torch.tensor"):

@@ -251,6 +251,18 @@ def test_half_accumulators_train_a_half_model():
     assert model.a.weight.dtype == torch.float16
 
 
+def test_half_accumulators_are_averaged_as_they_come_and_the_options_say_so():
+    def strategy(**settings):
+        model = nn.Linear(2, 2)
+        executor = poptorch.trainingModel(model, optimizer=poptorch.optim.SGD(model.parameters(), lr=0.1, **settings))
+        return executor.options.Training.meanAccumulationAndReplicationReductionStrategy
+
+    assert strategy() == poptorch.MeanReductionStrategy.Post
+    assert strategy(accum_type=torch.float16) == poptorch.MeanReductionStrategy.Running
+    # A combined accumulator has a type of its own.
+    assert strategy(accum_type=torch.float16, use_combined_accum=True) == poptorch.MeanReductionStrategy.Post
+
+
 def test_attributes_added_later_are_mentioned_once(monkeypatch):
     from openipu.torch import optim_description
 

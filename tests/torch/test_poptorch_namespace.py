@@ -21,8 +21,15 @@ def find(name):
     return getattr(importlib.import_module(module), attribute)
 
 
-def parameters(function):
-    return [name for name in inspect.signature(function).parameters if name != "self"]
+def check_parameters(function, expected):
+    """The names of parameters in their order, and their defaults, which are given as the text of an expression."""
+    found = {n: p for n, p in inspect.signature(function).parameters.items() if n not in ("self", "stages_manager")}
+    expected = {name: text for name, text in expected.items() if name != "stages_manager"}
+    assert list(found) == list(expected)
+    for name, text in expected.items():
+        default = found[name].default
+        assert (default is inspect.Parameter.empty) == (text is None), name
+        assert text is None or default == eval(text, {**vars(poptorch), "poptorch": poptorch}), name
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -37,9 +44,9 @@ def test_a_public_name_is_what_the_reference_says(name):
     if expected["kind"] == "class":
         assert isinstance(found, type)
     if expected.get("parameters"):
-        assert set(expected["parameters"]) <= {*parameters(found), "stages_manager"}
-    for method, names in expected.get("methods", {}).items():
-        assert set(names) <= set(parameters(getattr(found, method))), method
+        check_parameters(found, expected["parameters"])
+    for method, given in expected.get("methods", {}).items():
+        check_parameters(getattr(found, method), given)
     for attribute in expected.get("properties", ()):
         assert isinstance(inspect.getattr_static(found, attribute), property)
 

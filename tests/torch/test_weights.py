@@ -3,6 +3,8 @@
 import copy
 import gc
 import io
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -228,3 +230,24 @@ def test_ipus_are_held_while_attached(monkeypatch):
     for executor in executors:
         executor.destroy()
     assert len(hardware.attached_ipus()) == before
+
+
+def test_a_program_that_fails_ends_with_its_own_error():
+    program = """
+import torch, poptorch
+
+def main():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.LogSoftmax(1), Loss())
+    executor = poptorch.trainingModel(model)
+    executor.compile(torch.ones(2, 2))
+    raise ValueError("mine")
+
+class Loss(torch.nn.Module):
+    def forward(self, x):
+        return poptorch.identity_loss(x, "mean")
+
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().endswith("ValueError: mine")

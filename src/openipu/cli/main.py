@@ -8,6 +8,7 @@ from openipu.version import __version__
 
 # Name: where the command is, and what the list says of it (so that `openipu --help` imports none of them).
 COMMANDS = {
+    "cache": ("openipu.cli.cache:cache", "List, check and prune compiled executables."),
     "demo": ("openipu.cli.demo:demo", "Compare virtual IPUs with stock Keras on small models."),
     "doctor": ("openipu.cli.doctor:doctor", "Look whether everything that IPU programs need is there and works."),
     "run": ("openipu.cli.run:run", "Run a Python program on virtual IPUs."),

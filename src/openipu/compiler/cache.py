@@ -52,13 +52,27 @@ class Cache:
             return None
         return found
 
-    def store(self, key: str, header: dict[str, Any], payload: bytes) -> None:
-        """Keep an executable; a folder that cannot be written is a warning."""
+    def store(self, key: str, header: dict[str, Any], payload: bytes) -> Path | None:
+        """Keep an executable; a folder that cannot be written is a warning.
+
+        Returns:
+          Its file.
+        """
         path = self.path(key)
         try:
             entry.write(path, entry.pack({**header, "key": key, "created": time.time()}, payload))
         except OSError as error:
             log.warning("The executable cannot be kept in the cache %s: %s.", self.folder, error)
+            return None
+        return path
+
+    def stamp(self, key: str) -> tuple[int, int] | None:
+        """What changes whenever an entry is written; None when there is none."""
+        try:
+            status = self.path(key).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns
 
     @contextmanager
     def compiling(self, key: str) -> Iterator[None]:

@@ -3,17 +3,20 @@
 import logging
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import attrs
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from openipu.compiler import loaded, passes, progress
+from openipu.compiler import entry, loaded, passes, progress
 from openipu.compiler.cache import Cache
 from openipu.compiler.execution import build, feed_shapes, traced_step
 from openipu.compiler.key import key_of, surroundings
 from openipu.compiler.pipeline import devices_for
+from openipu.errors import UnsupportedError
 from openipu.program import OutputMode, Plan, Program
 from openipu.program.replica import AXIS
 
@@ -29,7 +32,9 @@ class Executable:
       call: (shared, local, feeds, seeds) -> (shared, local, outputs, finished); the first two are donated.
       shared_sharding, local_sharding, feed_sharding: where the arguments live.
       seconds: how long building and compiling took.
+      shapes: what its results are like: shared, local, outputs, finished.
       rows: the size of the tables that the feeds choose rows from; None when the feeds are the data themselves.
+      file: where the cache keeps it; None when it does not.
     """
 
     program: Program
@@ -39,7 +44,9 @@ class Executable:
     local_sharding: Sharding
     feed_sharding: Sharding
     seconds: float
+    shapes: loaded.Shapes
     rows: int | None = None
+    file: Path | None = None
 
 
 def compile_program(program: Program, plan: Plan, rows: int | None = None, cache: Cache | None = None) -> Executable:
@@ -53,15 +60,14 @@ def compile_program(program: Program, plan: Plan, rows: int | None = None, cache
     key = key_of(program, plan, rows) if cache is not None else None
     if cache is None or key is None:
         return _compiled(program, plan, rows)
+    seen = cache.stamp(key)
     executable = _from_cache(program, plan, rows, cache, key)
-    if executable is None:
-        with cache.compiling(key):
-            # Another process may have compiled it while this one waited.
-            executable = _from_cache(program, plan, rows, cache, key)
-            if executable is None:
-                executable = _compiled(program, plan, rows)
-                _keep(executable, cache, key)
-    return executable
+    if executable is not None:
+        return executable
+    with cache.compiling(key):
+        # Another process may have compiled it meanwhile.
+        executable = _from_cache(program, plan, rows, cache, key) if cache.stamp(key) != seen else None
+        return executable or _keep(_compiled(program, plan, rows), cache, key)
 
 
 def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
@@ -94,18 +100,33 @@ def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
         )
     progress.finish()
     seconds = time.perf_counter() - started
-    return Executable(program, plan, compiled, places.shared, places.local, places.feeds, seconds, rows)
+    shapes = loaded.shapes_of(compiled)
+    return Executable(program, plan, compiled, places.shared, places.local, places.feeds, seconds, shapes, rows)
 
 
-def _keep(executable: Executable, cache: Cache, key: str) -> None:
-    assert isinstance(executable.call, jax.stages.Compiled)
+def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
     data = loaded.serialise(executable.call)
     if data is None:
         log.info("%s prints from the device, so its executable is not kept in the cache.", executable.program.name)
-        return
-    shapes = [[list(value.shape) for value in group] for group in executable.call.out_info]
-    name, seconds = executable.program.name, executable.seconds
-    cache.store(key, {"name": name, "seconds": seconds, "shapes": shapes, **surroundings()}, data)
+        return executable
+    return attrs.evolve(executable, file=cache.store(key, _header(executable), data))
+
+
+def _header(executable: Executable) -> dict[str, Any]:
+    described = {"name": executable.program.name, "seconds": executable.seconds}
+    return {**described, "shapes": loaded.to_json(executable.shapes), **surroundings()}
+
+
+def export(executable: Executable) -> bytes:
+    """An executable as an entry of a cache, for a file of its own."""
+    key = key_of(executable.program, executable.plan, executable.rows)
+    data = loaded.serialise(executable.call) if key is not None else None
+    if data is None:
+        raise UnsupportedError(
+            f"The executable of {executable.program.name} cannot be stored: it calls functions of this process, as "
+            "custom operations and printing from the device do. Export a model without them."
+        )
+    return entry.pack({**_header(executable), "key": key}, data)
 
 
 def _from_cache(program: Program, plan: Plan, rows: int | None, cache: Cache, key: str) -> Executable | None:
@@ -115,12 +136,16 @@ def _from_cache(program: Program, plan: Plan, rows: int | None, cache: Cache, ke
         return None
     header, data = found
     places = _places(plan)
-    shapes = tuple(tuple(tuple(shape) for shape in group) for group in header["shapes"])
-    results = loaded.Results(shapes, _results(plan, places))
-    call = loaded.load(data, list(_mesh(plan.replicas).devices.flat), results)
+    path = cache.path(key)
+    try:
+        shapes = loaded.from_json(header["shapes"])
+        call = loaded.load(data, list(_mesh(plan.replicas).devices.flat), shapes, _results(plan, places))
+    except (jax.errors.JaxRuntimeError, KeyError, TypeError, ValueError) as error:
+        log.warning("The cached executable %s cannot be loaded: %s. It is compiled again.", path, error)
+        return None
     seconds = time.perf_counter() - started
-    log.info("Loaded the executable of %s from %s.", program.name, cache.path(key))
-    return Executable(program, plan, call, places.shared, places.local, places.feeds, seconds, rows)
+    log.info("Loaded the executable of %s from %s.", program.name, path)
+    return Executable(program, plan, call, places.shared, places.local, places.feeds, seconds, shapes, rows, path)
 
 
 @attrs.frozen

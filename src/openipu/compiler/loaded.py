@@ -5,6 +5,7 @@ from typing import Any
 
 import attrs
 import jax
+import jax.numpy as jnp
 from jax.sharding import Sharding
 
 Values = list[jax.Array]
@@ -13,40 +14,57 @@ Values = list[jax.Array]
 _CALLBACK = "python_cpu_callback"
 
 
-@attrs.frozen(eq=False)
-class Results:
-    """What an execution returns: for each of its groups (shared, local, outputs, finished) the shapes and the place."""
-
-    shapes: tuple[tuple[tuple[int, ...], ...], ...]
-    shardings: tuple[Sharding, ...]
+# For each group of an execution's results (shared, local, outputs, finished) what its values are like.
+Shapes = tuple[tuple[jax.ShapeDtypeStruct, ...], ...]
 
 
 @attrs.frozen(eq=False)
 class Loaded:
-    """An executable that was not compiled by this process."""
+    """An executable that was not compiled by this process.
+
+    Attributes:
+      executable: XLA's.
+      shapes: of the results.
+      shardings: where each group of results is.
+    """
 
     executable: Any
-    results: Results
+    shapes: Shapes
+    shardings: tuple[Sharding, ...]
 
     def __call__(self, shared: Values, local: Values, feeds: Values, seeds: Any) -> tuple[Values, ...]:
         flat = [*shared, *local, *feeds, seeds]
         made = iter(self.executable.execute_sharded(flat).disassemble_into_single_device_arrays())
-        pairs = zip(self.results.shapes, self.results.shardings, strict=True)
-        return tuple([_whole(shape, where, next(made)) for shape in group] for group, where in pairs)
+        pairs = zip(self.shapes, self.shardings, strict=True)
+        return tuple([_whole(value.shape, where, next(made)) for value in group] for group, where in pairs)
 
 
-def serialise(compiled: jax.stages.Compiled) -> bytes | None:
-    """The bytes of a compiled executable; None if it calls back into this process."""
-    text = compiled.as_text()
-    if text is None or _CALLBACK in text:
-        return None
-    executable: Any = compiled.runtime_executable()
-    return executable.serialize()
+def serialise(call: Any) -> bytes | None:
+    """The bytes of an executable that was compiled or loaded; None if it calls back into this process."""
+    if isinstance(call, Loaded):
+        return call.executable.serialize()
+    text = call.as_text()
+    return None if text is None or _CALLBACK in text else call.runtime_executable().serialize()
 
 
-def load(data: bytes, devices: Sequence[Any], results: Results) -> Loaded:
+def load(data: bytes, devices: Sequence[Any], shapes: Shapes, shardings: tuple[Sharding, ...]) -> Loaded:
     """An executable from bytes that this library wrote; whoever calls this has checked that they are unchanged."""
-    return Loaded(devices[0].client.deserialize_executable(data, devices), results)
+    return Loaded(devices[0].client.deserialize_executable(data, devices), shapes, shardings)
+
+
+def shapes_of(compiled: jax.stages.Compiled) -> Shapes:
+    """What the results of a compiled execution are like."""
+    return tuple(tuple(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in group) for group in compiled.out_info)
+
+
+def to_json(shapes: Shapes) -> list:
+    """Shapes as text can hold them."""
+    return [[[list(v.shape), str(v.dtype)] for v in group] for group in shapes]
+
+
+def from_json(described: list) -> Shapes:
+    """The shapes that `to_json` described."""
+    return tuple(tuple(jax.ShapeDtypeStruct(tuple(s), jnp.dtype(d)) for s, d in group) for group in described)
 
 
 def _whole(shape: tuple[int, ...], where: Sharding, pieces: list[jax.Array]) -> jax.Array:

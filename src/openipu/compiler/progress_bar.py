@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections.abc import Callable
 from typing import TextIO
 
 from openipu import environment
@@ -13,12 +14,13 @@ _PERIOD = 0.1
 _PATIENCE = 2.0
 
 
-def display(shown: bool | None, after: str) -> Display | None:
+def display(shown: bool | None, after: str, bar: Callable[[TextIO, str], Display] | None = None) -> Display | None:
     """What shows a compilation on this process' output.
 
     Args:
       shown: whether the program wants it shown; None leaves it to OPENIPU_PROGRESS and to the kind of output.
       after: the first phase that is shown. A lookup in a cache comes before "Lowering": what is found is not shown.
+      bar: what draws on a terminal; `Bar` by default.
     """
     wish = environment.progress()
     if wish == "off" or shown is False:
@@ -26,7 +28,7 @@ def display(shown: bool | None, after: str) -> Display | None:
     always = wish == "on" or shown is True
     if sys.stdout.isatty():
         talkative = environment.log_level() in ("debug", "info")
-        return Bar(sys.stdout, after) if always or not talkative else None
+        return (bar or Bar)(sys.stdout, after) if always or not talkative else None
     return Lines(sys.stderr, after, 0.0 if always else _PATIENCE)
 
 

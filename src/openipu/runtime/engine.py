@@ -15,8 +15,8 @@ from openipu.runtime.resident import Resident
 class Results:
     """What one execution brings back: outputs of its steps, and what was computed once at its end."""
 
-    outputs: list[jax.Array]
-    finished: list[jax.Array]
+    outputs: Sequence[jax.Array | np.ndarray]
+    finished: Sequence[jax.Array | np.ndarray]
 
 
 class Engine:

@@ -14,6 +14,8 @@ from openipu.tensorflow.stablehlo import Lowered, lower
 from openipu.tensorflow.stablehlo.evaluate import Within
 from openipu.tensorflow.variables import by_handle, raw_handle
 
+_SYMBOL = r'[\w.$-]+|"[^"]*"'
+
 
 @attrs.frozen(eq=False)
 class Captured:
@@ -130,7 +132,11 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
 
 def _canonical(text: str) -> str:
     body = "\n".join(line for line in text.splitlines() if not line.startswith("#loc"))
-    return re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*")\)|^module @\S+', "", body)
+    body = re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*")\)|^module @\S+', "", body)
+    # Functions inside have the names of layers. Other symbols, as those of custom calls, are what is called.
+    functions = re.findall(rf"func\.func (?:\w+ )?@({_SYMBOL})", body)
+    numbers = {name: f"function_{index}" for index, name in enumerate(functions)}
+    return re.sub(rf"@({_SYMBOL})", lambda found: f"@{numbers.get(found[1], found[1])}", body)
 
 
 def _shards(text: str) -> int:

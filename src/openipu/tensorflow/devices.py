@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from openipu.tensorflow import seed
 from openipu.tensorflow.ipu import config
+from openipu.tensorflow.ipu.config_enums import DeviceConnectionType
 
 log = logging.getLogger("openipu.tensorflow")
 
@@ -44,7 +45,13 @@ def replicas(ordinal: int, shards: int) -> int:
 
 def require_attached(ordinal: int) -> None:
     """Attach to the device if that was left to the first execution; refuse if it must never be."""
-    config.attach_device(ordinal)
+    if not precompiles(ordinal):
+        config.attach_device(ordinal)
+
+
+def precompiles(ordinal: int) -> bool:
+    """Whether programs are compiled for the cache and executions answered with zeros."""
+    return config.device_connection_type(ordinal) is DeviceConnectionType.PRE_COMPILE
 
 
 def active_config() -> config.IPUConfig | None:

@@ -1,6 +1,7 @@
 """Put captured functions together to a program of the core, and remember which variables its state is."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -9,12 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from openipu import environment
-from openipu.compiler import Cache, compile_program, digest, progress, progress_bar
+from openipu.compiler import Cache, Executable, compile_program, digest, progress, progress_bar
 from openipu.compiler.pipeline import compile_pipeline, devices_for
+from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program, Slot, marks
-from openipu.runtime import Engine, PipelineEngine
+from openipu.runtime import Engine, OfflineEngine, PipelineEngine
+from openipu.tensorflow import devices
 from openipu.tensorflow.capture import Captured
 from openipu.tensorflow.variables import dtype_on_device, resident
+
+log = logging.getLogger("openipu.tensorflow")
 
 # How Keras and tf.random.Generator name the variables that hold the state of a random generator.
 _SEED_NAMES = ("seed_generator_state", "StateVar")
@@ -35,16 +40,25 @@ class VariableProgram:
     local: tuple[tf.Variable, ...]
     trained: tuple[bool, ...] = ()
 
-    def engine(self, plan: Plan, rows: int | None = None) -> Engine | PipelineEngine:
-        """Compile for a plan, working on the variables' values; with tables of so many rows if given."""
+    def engine(self, plan: Plan, ordinal: int, rows: int | None = None) -> Engine | PipelineEngine:
+        """Compile for a plan on `/device:IPU:<ordinal>`, working on the variables' values.
+
+        Args:
+          plan: how often and how spread.
+          ordinal: of the device; one that is never attached gives an engine that runs nothing.
+          rows: keep the data on the device in tables of so many rows.
+        """
         shared, local = [resident(v) for v in self.shared], [resident(v) for v in self.local]
         if plan.accumulation_dtypes is not None and self.trained:
             kept = (d for d, trained in zip(plan.accumulation_dtypes, self.trained, strict=True) if trained)
             plan = attrs.evolve(plan, accumulation_dtypes=tuple(kept))
-        devices = devices_for(plan)
-        if devices is not None:
-            return PipelineEngine(compile_pipeline(self.program, plan, devices), shared, local)
-        return Engine(compile_program(self.program, plan, rows, executable_cache()), shared, local)
+        cache = executable_cache()
+        if devices.precompiles(ordinal):
+            return OfflineEngine(precompiled(self.program, plan, rows, cache), shared, local)
+        places = devices_for(plan)
+        if places is not None:
+            return PipelineEngine(compile_pipeline(self.program, plan, places), shared, local)
+        return Engine(compile_program(self.program, plan, rows, cache), shared, local)
 
 
 @attrs.frozen(eq=False)
@@ -73,6 +87,25 @@ def executable_cache() -> Cache | None:
     """Where executables are kept (`--executable_cache_path`, else OPENIPU_CACHE)."""
     folder = environment.poplar_flags().executable_cache_path or environment.cache_dir()
     return Cache(folder) if folder else None
+
+
+def precompiled(program: Program, plan: Plan, rows: int | None, cache: Cache | None) -> Executable:
+    """An executable that is kept for another run of the program."""
+    if cache is None:
+        raise tf.errors.FailedPreconditionError(
+            None,
+            None,
+            "DeviceConnectionType.PRE_COMPILE keeps executables in the executable cache, which has no folder. "
+            "Set TF_POPLAR_FLAGS=--executable_cache_path=<folder>.",
+        )
+    executable = compile_program(program, plan, rows, cache)
+    if executable.file is None:
+        raise UnsupportedError(
+            f"{program.name} cannot be compiled in advance: its executable could not be kept in {cache.folder}. "
+            "Programs that print from the device are never kept; for other reasons see the warnings before this."
+        )
+    log.info("A pre-compiled Poplar program has been saved to %s", executable.file)
+    return executable
 
 
 def compiling(name: str) -> contextlib.AbstractContextManager:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from openipu.errors import UnsupportedError
 from openipu.torch.exceptions import Error
 from openipu.torch.logger import logger
 from openipu.torch.structures import custom_parser, leaves, map_leaves
@@ -89,6 +90,20 @@ def tensor_on_device(tensor: torch.Tensor, wide: bool = False) -> torch.Tensor:
     elif tensor.dtype not in (*_PASSED, torch.float64):
         raise Error(f"Unsupported input type {tensor.dtype}")
     return tensor.contiguous()
+
+
+def refuse_packed(structure: Any) -> None:
+    """Refuses packed sequences anywhere in arguments: their rows are no batch that could be cut."""
+    if isinstance(structure, torch.nn.utils.rnn.PackedSequence):
+        raise UnsupportedError(
+            "Packed sequences are not supported: their layout depends on the lengths, which are data. Pass padded "
+            "sequences, and mask what is beyond the lengths."
+        )
+    if isinstance(structure, dict):
+        structure = list(structure.values())
+    if isinstance(structure, tuple | list):
+        for value in structure:
+            refuse_packed(value)
 
 
 def check_same(expected: Arguments, given: Arguments) -> None:

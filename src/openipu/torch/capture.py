@@ -29,12 +29,14 @@ class Evaluation(NamedTuple):
       mutated: new values of `Captured.mutated`.
       parameters: new values of the parameters named in `Captured.mutated_parameters`.
       inputs: new values of the inputs numbered in `Captured.mutated_inputs`.
+      watched: values of the operations asked for.
     """
 
     outputs: list[jax.Array]
     mutated: list[jax.Array]
     parameters: list[jax.Array]
     inputs: list[jax.Array]
+    watched: list[jax.Array]
 
 
 class Captured:
@@ -49,10 +51,13 @@ class Captured:
       structure: the user's result as a tree, with the other leaves' values in place (see `unflatten`).
       needs_key: whether the module draws random numbers.
       graph: the captured operations, for reports and for placing them in stages.
+      input_nodes, output_nodes: what stands for the inputs and outputs in the graph.
+      signature: what each of the graph's inputs and outputs is, as text.
     """
 
     def __init__(self, program: torch.export.ExportedProgram, module: torch.nn.Module) -> None:
         self.graph = program.graph
+        self.signature = str(program.graph_signature)
         self._steps = evaluate.steps(program.graph)
         self.needs_key = any(step.random for step in self._steps)
         first_names = _first_names(module)
@@ -84,12 +89,12 @@ class Captured:
         self.trainable = tuple(bool(owners[name].requires_grad) for name in self.parameters)
         self._parameter_nodes = list(parameters.values())
         self._buffer_nodes = list(buffers.values())
-        self._input_nodes = inputs
+        self.input_nodes = inputs
         self._read_outputs(program, first_names)
 
     def _read_outputs(self, program: torch.export.ExportedProgram, first_names: dict[str, str]) -> None:
         results = next(node for node in program.graph.nodes if node.op == "output").args[0]
-        names = [node.name for node in self._input_nodes]
+        names = [node.name for node in self.input_nodes]
         written: dict[OutputKind, dict[Any, Node]] = {
             OutputKind.BUFFER_MUTATION: {},
             OutputKind.PARAMETER_MUTATION: {},
@@ -106,10 +111,15 @@ class Captured:
                 written[spec.kind][first_names[spec.target]] = value
         self._writes = [list(group.values()) for group in written.values()]
         self.mutated, self.mutated_parameters, self.mutated_inputs = (tuple(group) for group in written.values())
-        self._output_nodes = [leaf for leaf in leaves if isinstance(leaf, Node)]
-        self.outputs = tuple(_abstract(node) for node in self._output_nodes)
+        self.output_nodes = [leaf for leaf in leaves if isinstance(leaf, Node)]
+        self.outputs = tuple(_abstract(node) for node in self.output_nodes)
         self._constant_leaves = [None if isinstance(leaf, Node) else (leaf,) for leaf in leaves]
         self.structure = program.call_spec.out_spec
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """The tensors that are compiled in, by the names of their nodes."""
+        return {node.name: value for node, value in self._constants.items()}
 
     def unflatten(self, flat: Sequence[Any]) -> Any:
         """The user's result (nested tuples, lists, dicts, dataclasses) from its flat tensors."""
@@ -131,6 +141,8 @@ class Captured:
         inputs: Sequence[Any],
         key: jax.Array | None = None,
         around: evaluate.Around | None = None,
+        watch: Sequence[Node] = (),
+        observe: evaluate.Observe | None = None,
     ) -> Evaluation:
         """Evaluate the module.
 
@@ -138,17 +150,20 @@ class Captured:
           parameters, buffers, inputs: values in the order of the attributes of these names.
           key: the random key; needed when `needs_key`.
           around: for each operation's node a context in which it is evaluated, to mark what is traced.
+          watch: operations whose values are wanted as well.
+          observe: called with every operation, its arguments and its value.
         """
-        env: dict[Node, Any] = dict(self._constants)
+        env: dict[Node, Any] = {node: jnp.asarray(value) for node, value in self._constants.items()}
         for nodes, value, trainable in zip(self._parameter_nodes, parameters, self.trainable, strict=True):
             value = jnp.asarray(value)
             env.update(dict.fromkeys(nodes, value if trainable else lax.stop_gradient(value)))
         for nodes, value in zip(self._buffer_nodes, buffers, strict=True):
             env.update(dict.fromkeys(nodes, lax.stop_gradient(jnp.asarray(value))))
-        for node, value in zip(self._input_nodes, inputs, strict=True):
+        for node, value in zip(self.input_nodes, inputs, strict=True):
             env[node] = jnp.asarray(value)
-        evaluate.run(self._steps, env, key, around)
-        return Evaluation([env[node] for node in self._output_nodes], *([env[n] for n in w] for w in self._writes))
+        evaluate.run(self._steps, env, key, around, observe)
+        groups = (self.output_nodes, *self._writes, watch)
+        return Evaluation(*([env[node] for node in group] for group in groups))
 
 
 def capture(module: torch.nn.Module, args: tuple, kwargs: dict | None = None) -> Captured:

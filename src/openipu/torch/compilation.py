@@ -1,35 +1,40 @@
 """From a module, options and an optimizer to an engine that runs it."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 import numpy as np
 import torch
 
-from openipu.compiler import compile_program
+from openipu.compiler import Cache, compile_program, progress
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.errors import UnsupportedError
 from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, PipelineEngine
-from openipu.torch import blocks, library, ops  # noqa: F401  (importing the operations registers them)
+from openipu.torch import blocks, grouping, library, norms, ops, overlap  # noqa: F401  (importing the operations registers them)
 from openipu.torch.arguments import Arguments
 from openipu.torch.batching import Batching, batching_of, micro_batch_shape
 from openipu.torch.capture import Captured, capture
 from openipu.torch.control_flow import capturing_for
 from openipu.torch.entry import PREFIX, Entry
 from openipu.torch.enums import OutputMode as modes
+from openipu.torch.enums import ReductionType
 from openipu.torch.exceptions import Error
-from openipu.torch.hooks import substitutions
+from openipu.torch.grouping import ReplicaGrouping
+from openipu.torch.hooks import _OverwriteContextManager
+from openipu.torch.logger import logger
 from openipu.torch.loss import find_loss
+from openipu.torch.naming import activations
 from openipu.torch.optim_description import Description
 from openipu.torch.options import Options, validate
 from openipu.torch.planning import pipeline_of, plan_of
-from openipu.torch.programs import HYPER, ModuleProgram, Training, assemble, trained_names
+from openipu.torch.programs import ModuleProgram, assemble, trained_names
 from openipu.torch.structures import leaves, rebuild
 from openipu.torch.sync import Weight, to_array, unwatched
 from openipu.torch.tracing import capturing
+from openipu.torch.updates import HYPER, Training
 
 Hook = Callable[[], None]
 
@@ -78,6 +83,8 @@ def compile_module(
     optimizer: tuple[torch.optim.Optimizer, Description] | None,
     before: Hook,
     after: Hook,
+    groupings: Mapping[str, ReplicaGrouping] | None = None,
+    cache: Cache | None = None,
 ) -> Compiled:
     """Capture and compile one call of a module.
 
@@ -87,27 +94,45 @@ def compile_module(
       options: the executor's.
       optimizer: the optimizer and what is known of it; None for inference.
       before, after: called around the capture, the second also when it fails.
+      groupings: parameters that only groups of replicas share, by name.
+      cache: where the executable is looked for first, and kept.
     """
     training = optimizer is not None
-    validate(options)
+    validate(options, training)
     batching = batching_of(options, training)
-    entry, flat = _entry(model, arguments, batching)
+    seen, groups = grouping.resolve(model, groupings or {}, batching.replicas)
+    entry, flat = _entry(seen, arguments, batching, options)
     before()
+    progress.begin("Capture")
     try:
         captured, recorder = _captured(entry, flat, options, training)
     finally:
         after()
     entry.warn_of_constants()
-    tensors = {**dict(entry.named_parameters()), **dict(entry.named_buffers())}
+    overlap.check(captured, options)
+    tensors: dict[str, torch.Tensor] = {**dict(entry.named_parameters()), **dict(entry.named_buffers())}
+    tensors |= {name: model.get_parameter(name.removeprefix(PREFIX)) for name in groups}
     names = (*captured.parameters, *captured.buffers)
     values = {name: to_array(tensors[name]) for name in names}
     _check_buffers(captured, values, entry, options, batching)
+    _check_updatable(entry, options)
     stages = blocks.stages(captured.graph, recorder, options)
     pipeline = pipeline_of(stages.ipus, options, training)
-    goal = _training(captured, tensors, *optimizer) if optimizer is not None else None
+    goal = _training(captured, tensors, options, *optimizer) if optimizer is not None else None
     around = stages.around if pipeline is not None else None
     anchors = list(options.anchored_tensors.values())
-    module = assemble(type(model).__name__, captured, values, goal, around, [anchor.name for anchor in anchors])
+    module = assemble(
+        type(model).__name__,
+        captured,
+        values,
+        goal,
+        around,
+        [anchor.name for anchor in anchors],
+        activations(captured.graph, options._module_namescope),
+        groups,
+        norms.counters(entry),
+        bool(options._Popart.options.get("enableFloatingPointChecks")),
+    )
     dtypes = _accumulators(goal)
     plan = plan_of(options, training, pipeline, dtypes)
     if captured.mutated_inputs or any(anchor.output_mode != modes.Final for anchor in anchors):
@@ -116,7 +141,7 @@ def compile_module(
     weights = {name: Weight(tensors[name]) for name in (*module.shared, *module.local) if name in tensors}
     state_tensors = {name: torch.from_numpy(np.array(value)) for name, value in module.initial.items()}
     state = {name: Weight(tensor) for name, tensor in state_tensors.items()}
-    engine = _engine(module, plan, {**weights, **state})
+    engine = _engine(module, plan, {**weights, **state}, cache)
     return Compiled(
         engine=engine,
         entry=entry,
@@ -133,12 +158,15 @@ def compile_module(
     )
 
 
-def _entry(model: torch.nn.Module, arguments: Arguments, batching: Batching) -> tuple[Entry, tuple[torch.Tensor, ...]]:
+def _entry(
+    model: torch.nn.Module, arguments: Arguments, batching: Batching, options: Options
+) -> tuple[Entry, tuple[torch.Tensor, ...]]:
     structure = (tuple(arguments.values), arguments.keywords)
     found = leaves(structure)
     small = [_first_micro_batch(leaf, batching) if isinstance(leaf, torch.Tensor) else leaf for leaf in found]
     args, kwargs = rebuild(structure, small)
-    return Entry(model, args, kwargs), tuple(leaf for leaf in small if isinstance(leaf, torch.Tensor))
+    strided = bool(options._Popart.options.get("groupNormStridedChannelGrouping"))
+    return Entry(model, args, kwargs, strided), tuple(leaf for leaf in small if isinstance(leaf, torch.Tensor))
 
 
 def _first_micro_batch(tensor: torch.Tensor, batching: Batching) -> torch.Tensor:
@@ -156,7 +184,8 @@ def _captured(
             unwatched([*entry.parameters(), *entry.buffers()]),
             blocks.recording() as recorder,
             _unchecked_distributions(),
-            substitutions(),
+            norms.cumulative(entry),
+            _OverwriteContextManager(),
             capturing(),
             capturing_for(training),
         ):
@@ -181,7 +210,11 @@ def _unchecked_distributions() -> Iterator[None]:
 
 
 def _training(
-    captured: Captured, tensors: dict[str, torch.Tensor], optimizer: torch.optim.Optimizer, description: Description
+    captured: Captured,
+    tensors: dict[str, torch.Tensor],
+    options: Options,
+    optimizer: torch.optim.Optimizer,
+    description: Description,
 ) -> Training:
     loss = find_loss(captured.graph)
     names = {id(tensor): name for name, tensor in tensors.items()}
@@ -197,13 +230,15 @@ def _training(
     # Parameters in no group are updated with the defaults, which are the last row.
     default = len(optimizer.param_groups)
     rows = {name: row_of.get(name, default) for name in trained_names(captured, loss)}
-    return Training(loss, description, rows)
+    mean = options.Training.accumulation_and_replication_reduction_type == ReductionType.Mean
+    return Training(loss, description, rows, mean)
 
 
 def _accumulators(training: Training | None) -> tuple[str | None, ...] | None:
     if training is None or training.optimizer.structure["accumulator"] != "float16":
         return None
-    return ("float16",) * len(training.rows)
+    gradients: tuple[str | None, ...] = ("float16",) * len(training.rows)
+    return gradients if training.optimizer.automatic is None else (*gradients, None)
 
 
 def _check_buffers(
@@ -227,13 +262,25 @@ def _check_buffers(
         )
 
 
-def _engine(module: ModuleProgram, plan: Plan, residents: dict[str, Weight]) -> Engine | PipelineEngine:
+def _check_updatable(entry: Entry, options: Options) -> None:
+    names = {name.removeprefix(PREFIX) for name, _ in entry.named_buffers()}
+    unknown = [name for name in options._Popart.options.get("updatableNamedBuffers", ()) if name not in names]
+    if unknown:
+        raise Error(
+            f"Options.updatableNamedBuffers names buffers that the model does not have: {unknown}. It has: "
+            f"{sorted(names)}."
+        )
+
+
+def _engine(
+    module: ModuleProgram, plan: Plan, residents: dict[str, Weight], cache: Cache | None
+) -> Engine | PipelineEngine:
     shared = [residents[name] for name in module.shared]
     local = [residents[name] for name in module.local]
     devices = devices_for(plan)
     if devices is not None:
         return PipelineEngine(compile_pipeline(module.program, plan, devices), shared, local)
-    return Engine(compile_program(module.program, plan), shared, local)
+    return Engine(compile_program(module.program, plan, cache=cache), shared, local)
 
 
 def _ipus(needed: int, options: Options) -> int:
@@ -250,6 +297,10 @@ def _ipus(needed: int, options: Options) -> int:
             "order to allow the model to run, because PopTorch must reserve a power of 2 or maximum of 64 IPUs per "
             "process. Please reconfigure your model to use a different number of IPUs or set "
             "poptorch.Options().autoRoundNumIPUs(True)."
+        )
+    if taken != needed:
+        logger.warning(
+            "The model uses %s IPUs; %s are reserved, because their number must be a power of 2", needed, taken
         )
     return taken
 

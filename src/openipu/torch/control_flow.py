@@ -44,7 +44,7 @@ def for_loop(count: int, body: Callable, inputs: list[torch.Tensor]) -> list[tor
         made = _listed(body(*[value.clone() for value in values]))
         return (index + 1, *(value.clone() for value in made))
 
-    start = torch.zeros((), dtype=torch.int32)
+    start = torch.zeros((), dtype=torch.int32, device="cpu")
     loop: Any = torch._higher_order_ops.while_loop
     return list(loop(lambda index, *_: index < count, again, (start, *(value.clone() for value in inputs))))[1:]
 
@@ -154,9 +154,9 @@ class CPU:
         # Outside of the capture, which would record what the function does rather than its shapes.
         shapes = [(tuple(tensor.shape), tensor.dtype) for tensor in input]
         with torch.utils._mode_utils.no_dispatch(), torch.no_grad():
-            made = call(*[torch.zeros(shape, dtype=dtype) for shape, dtype in shapes])
+            made = call(*[torch.zeros(shape, dtype=dtype, device="cpu") for shape, dtype in shapes])
             like_shapes = [(tuple(value.shape), value.dtype) for value in _listed(made)]
-        like = [torch.empty(shape, dtype=dtype) for shape, dtype in like_shapes]
+        like = [torch.empty(shape, dtype=dtype, device="cpu") for shape, dtype in like_shapes]
         results = _host_call(list(input), len(_host_calls) - 1, like)
         return results[0] if isinstance(made, torch.Tensor) else list(results)
 

@@ -47,7 +47,7 @@ def ctc_loss(
     labels = targets if targets.dim() == 2 or log_probs.dim() == 3 else targets.unsqueeze(0)
     losses = ctc_nll(batched, labels, lengths, label_lengths, blank)
     if zero_infinity:
-        losses = torch.where(losses == float("inf"), torch.zeros_like(losses), losses)
+        losses = torch.where(losses == float("inf"), torch.zeros_like(losses, device=losses.device), losses)
     if reduction == "mean":
         return (losses / label_lengths.clamp_min(1).to(losses.dtype)).mean()
     if reduction == "sum":
@@ -70,14 +70,15 @@ def torch_ctc_loss(
 
 
 def _lengths(lengths: torch.Tensor | Sequence[int]) -> torch.Tensor:
-    found = lengths if isinstance(lengths, torch.Tensor) else torch.tensor(list(lengths))
+    found = lengths if isinstance(lengths, torch.Tensor) else torch.tensor(list(lengths), device="cpu")
     return found.reshape(-1)
 
 
 @lowering("openipu::ctc_nll")
-def _ctc_nll(
+def negative_log_likelihood(
     log_probs: jax.Array, targets: jax.Array, input_lengths: jax.Array, target_lengths: jax.Array, blank: int
 ) -> jax.Array:
+    """The negative log-likelihood of each example's labels, on arrays: `ctc_nll` on the device."""
     steps, batch, _ = log_probs.shape
     labels = targets if targets.ndim == 2 else _padded(targets, target_lengths, batch)
     length = labels.shape[1]

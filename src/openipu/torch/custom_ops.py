@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import torch
 
@@ -16,9 +15,12 @@ from openipu.torch.tracing import isRunningOnIpu
 
 Implementation = Callable[[Sequence[jax.Array], Mapping[str, Any]], Sequence[jax.Array]]
 _implementations: dict[tuple[str, str], Implementation] = {}
+_writes: dict[tuple[str, str], Mapping[int, int]] = {}
 
 
-def register_custom_op(domain: str, name: str) -> Callable[[Implementation], Implementation]:
+def register_custom_op(
+    domain: str, name: str, writes: Mapping[int, int] | None = None
+) -> Callable[[Implementation], Implementation]:
     """A decorator that gives a custom operation its meaning.
 
     The function takes JAX arrays and the attributes and returns arrays; its gradient is what JAX derives, or what
@@ -26,10 +28,12 @@ def register_custom_op(domain: str, name: str) -> Callable[[Implementation], Imp
 
     Args:
       domain, name: what programs pass to `poptorch.custom_op`.
+      writes: numbers of results, and of the inputs they are written into; such an operation has no gradient.
     """
 
     def register(implementation: Implementation) -> Implementation:
         _implementations[domain, name] = implementation
+        _writes[domain, name] = dict(writes or {})
         return implementation
 
     return register
@@ -83,7 +87,12 @@ def custom_op(
             "openipu.torch.custom_ops.register_custom_op."
         )
     like = [torch.empty_like(tensor) for tensor in example_outputs]
-    return list(_custom(list(inputs), domain, name, json.dumps(checked), like))
+    writes = _writes[domain, name]
+    with torch.set_grad_enabled(torch.is_grad_enabled() and not writes):
+        made = list(_custom(list(inputs), domain, name, json.dumps(checked), like))
+        for result, number in writes.items():
+            inputs[number].copy_(made[result])
+    return made
 
 
 def _checked(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -105,24 +114,5 @@ def _checked(attributes: dict[str, Any]) -> dict[str, Any]:
 def _check_one(item: Any) -> None:
     if isinstance(item, str) and not item.isascii():
         raise ValueError(f"{item} contains non-ASCII characters.")
-    if isinstance(item, float) and np.isfinite(item) and abs(item) > np.finfo(np.float32).max:
+    if isinstance(item, float) and np.isfinite(item) and abs(item) > float(np.finfo(np.float32).max):
         raise Error(f"{item} is too {'high' if item > 0 else 'low'} for a Popart float attribute.")
-
-
-@register_custom_op("ai.graphcore", "RemapCE")
-@register_custom_op("ai.graphcore", "CopyTensor")
-def _identity(inputs: Sequence[jax.Array], attributes: Mapping[str, Any]) -> Sequence[jax.Array]:
-    return list(inputs)
-
-
-@register_custom_op("com.acme", "LeakyRelu")
-@register_custom_op("custom.ops", "LeakyRelu")
-def _leaky_relu(inputs: Sequence[jax.Array], attributes: Mapping[str, Any]) -> Sequence[jax.Array]:
-    (x,) = inputs
-    return [jnp.where(x >= 0, x, x * attributes.get("alpha", 0.01))]
-
-
-@register_custom_op("com.acme", "Cube")
-def _cube(inputs: Sequence[jax.Array], attributes: Mapping[str, Any]) -> Sequence[jax.Array]:
-    x, b = inputs
-    return [x**3 + b, x**3]

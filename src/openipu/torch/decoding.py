@@ -31,8 +31,8 @@ def _empty(probs: torch.Tensor, top_paths: int) -> tuple[torch.Tensor, torch.Ten
     steps, batch, _ = probs.shape
     return (
         probs.new_zeros((batch, top_paths)),
-        torch.zeros((batch, top_paths), dtype=torch.int32),
-        torch.zeros((batch, top_paths, steps), dtype=torch.int32),
+        torch.zeros((batch, top_paths), dtype=torch.int32, device="cpu"),
+        torch.zeros((batch, top_paths, steps), dtype=torch.int32, device="cpu"),
     )
 
 

@@ -28,9 +28,10 @@ class _Returned:
 class Entry(torch.nn.Module):
     """Takes flat tensors, calls the user's module with its own arguments, returns flat tensors."""
 
-    def __init__(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+    def __init__(self, model: torch.nn.Module, args: tuple, kwargs: dict[str, Any], strided: bool = False) -> None:
         super().__init__()
         self.model = model
+        self._strided = strided
         # What captures a module sets its training flag by the outermost one.
         self.training = model.training
         self._arguments = (args, kwargs)
@@ -42,7 +43,7 @@ class Entry(torch.nn.Module):
         args, kwargs = structures.rebuild(self._arguments, leaves)
         before = _bindings(self.model)
         # Only here: what captures the module also uses torch functions, before and after.
-        with blocks.during_forward(), IpuSemantics():
+        with blocks.during_forward(), IpuSemantics(self._strided):
             result = self.model(*args, **kwargs)
         _check_bindings(before, _bindings(self.model), self.model)
         flat: list[torch.Tensor] = []

@@ -1,15 +1,17 @@
 """Executors: a module with a call that runs on the IPU, for training or for inference."""
 
 import contextlib
-from typing import Any, NoReturn
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from openipu.errors import UnsupportedError
-from openipu.torch import blocks
+from openipu.compiler import Cache
+from openipu.torch import blocks, exporting
 from openipu.torch.arguments import Signature
 from openipu.torch.enums import ConnectionType
 from openipu.torch.exceptions import Error
+from openipu.torch.grouping import ReplicaGrouping
 from openipu.torch.hooks import _OverwriteContextManager, registerPostCompileHook, registerPreCompileHook
 from openipu.torch.logger import logger
 from openipu.torch.measured import Measured
@@ -66,9 +68,40 @@ def inferenceModel(model: "torch.nn.Module | PoplarExecutor", options: Options |
     return PoplarExecutor(shallow_copy(module), resolve(options, training=False), False, __version__, None, module)
 
 
-def load(filename: str, edit_opts_fn: Any = None) -> NoReturn:
-    """Refused: executables are not exported yet."""
-    _refuse_export("poptorch.load")
+def load(filename: str, edit_opts_fn: Callable[[Options], None] | None = None) -> "PoplarExecutor":
+    """An executor from a file that `save` or `compileAndExport` wrote; nothing is compiled.
+
+    The module comes from the file by unpickling, as with `torch.load`: only open files that you trust.
+
+    Args:
+      filename: the file.
+      edit_opts_fn: may change the options of the executor before it is made.
+    """
+    exported = exporting.read(filename)
+    made_by = exported.record["version"]
+    assert made_by == __version__, (
+        f"Invalid file {filename}: PopTorch version mismatch: File was created with version: {made_by} and this is "
+        f"version {__version__}"
+    )
+    assert exported.pickled is not None, (
+        f"{filename} is a valid PopTorch file but was created with 'export_model=False' which means you need to "
+        "re-create the PopTorch model using poptorch.inferenceModel or poptorch.trainingModel then call "
+        f'poptorch_model.loadExecutable("{filename}").'
+    )
+    content = exported.unpickle()
+    options = content["options"]
+    options._unfreeze()
+    if options.connection_type == ConnectionType.Never:
+        options.connectionType(ConnectionType.Always)
+    if edit_opts_fn is not None:
+        edit_opts_fn(options)
+    if exported.record["training"]:
+        executor = trainingModel(content["model"], options, content["optimizer"])
+    else:
+        executor = inferenceModel(content["model"], options)
+    executor._adopt(exported)
+    executor._session.restore(exported.state, exported.record["rng_state"])
+    return executor
 
 
 def _module_of(model: Any) -> torch.nn.Module:
@@ -119,8 +152,8 @@ class PoplarExecutor(Measured):
             return
         self._compile(Signature(self._model.forward).bind(args, kwargs))
 
-    def _compile(self, arguments: Any) -> None:
-        self._session.compile(arguments)
+    def _compile(self, arguments: Any, cache: Cache | None = None) -> None:
+        self._session.compile(arguments, cache)
         if self._options.connection_type != ConnectionType.Never:
             self._session.attach()
         if self._link is not None:
@@ -251,17 +284,43 @@ class PoplarExecutor(Measured):
             self._link.release()
             self._link = None
 
-    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> NoReturn:
-        """Refused: executables are not exported yet."""
-        _refuse_export("compileAndExport")
+    def compileAndExport(self, filename: str, *args: Any, export_model: bool = True, **kwargs: Any) -> None:
+        """Compiles for arguments like these, and saves the executable to a file."""
+        self.compile(*args, **kwargs)
+        self.save(filename, export_model)
 
-    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True) -> NoReturn:
-        """Refused: executables are not exported yet."""
-        _refuse_export("save")
+    def save(self, filename: str, export_model: bool = True, save_rng_state: bool = True) -> None:
+        """Saves the executable, and everything needed to go on from here, to a file.
 
-    def loadExecutable(self, filename: str) -> NoReturn:
-        """Refused: executables are not exported yet."""
-        _refuse_export("loadExecutable")
+        Args:
+          filename: the file; in a folder it is called `model.poptorch`.
+          export_model: with the module, its weights, the optimizer and the options, for `poptorch.load`.
+          save_rng_state: with the state of the random generator.
+        """
+        self._require_compiled()
+        compiled = self._session.compiled
+        assert compiled is not None
+        self.copyWeightsToHostIfNeeded()
+        record = {
+            "version": __version__,
+            "training": self._training,
+            "rng_state": self._session.rng_state if save_rng_state else None,
+        }
+        objects = None
+        if export_model:
+            objects = {"model": self._user_model, "optimizer": self._session.optimizer, "options": self._options}
+        state = self._session.optimizer_state() if self._training else None
+        exporting.write(filename, compiled.engine, record, self._session.expected, state, objects)
+
+    def loadExecutable(self, filename: str) -> None:
+        """Takes the executable from a file instead of compiling; the module must be like the one it was made from."""
+        self._adopt(exporting.read(filename))
+
+    def _adopt(self, exported: exporting.Exported) -> None:
+        if self._session.compiled is not None:
+            logger.warning("Call to loadExecutable() ignored: the executable is already compiled")
+            return
+        self._compile(exported.arguments, exporting.ExportedCache(exported.path, data=exported.executable))
 
     def getTensorNames(self) -> list[str]:
         """The names of the tensors of the compiled model."""
@@ -282,8 +341,14 @@ class PoplarExecutor(Measured):
             raise AttributeError(attr)
         value = getattr(self._user_model, attr)
         if isinstance(value, torch.nn.Parameter) and attr in self._user_model._parameters:
-            return ParameterProxy(value, attr)
+            return ParameterProxy(value, attr, self._group)
         return value
+
+    def _group(self, name: str, grouping: ReplicaGrouping) -> None:
+        """Let only groups of replicas share a parameter."""
+        if self._session.compiled is not None:
+            raise Error(f"replicaGrouping of {name} must be called before the model is compiled. Call destroy() first.")
+        self._session.groupings[name] = grouping
 
     def __repr__(self) -> str:
         return blocks.module_repr(self._model)
@@ -292,10 +357,3 @@ class PoplarExecutor(Measured):
         # What was trained must not be lost with the executor; at the interpreter's end there is no way to save it.
         with contextlib.suppress(Exception):
             self.destroy()
-
-
-def _refuse_export(name: str) -> NoReturn:
-    raise UnsupportedError(
-        f"{name} is not supported yet: executables cannot be stored. Save the module's state_dict() with torch.save, "
-        "and compile again."
-    )

@@ -1,13 +1,15 @@
 """Operations that compute nothing new: the loss is named, or the compiler is told how to do something."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from openipu.torch import overlap
 from openipu.torch.enums import MatMulSerializationMode, OverlapMode
 from openipu.torch.exceptions import Error
 from openipu.torch.loss import mark_loss
-from openipu.torch.structures import leaves
+from openipu.torch.structures import leaves, map_leaves
 from openipu.torch.tracing import isRunningOnIpu
 
 
@@ -72,17 +74,19 @@ def set_available_memory(tensor: torch.Tensor, available_memory_proportion: floa
 
 def set_overlap_for_input(input_tensors: Any, mode: OverlapMode) -> Any:
     """Inputs as they were given; says that their upload may overlap with computation."""
-    return _overlapped(input_tensors, mode)
+    return _overlapped(input_tensors, mode, overlap.mark_input)
 
 
 def set_overlap_for_output(output_tensors: Any, mode: OverlapMode) -> Any:
     """Outputs as they were given; says that their download may overlap with computation."""
-    return _overlapped(output_tensors, mode)
+    return _overlapped(output_tensors, mode, overlap.mark_output)
 
 
-def _overlapped(tensors: Any, mode: OverlapMode) -> Any:
+def _overlapped(tensors: Any, mode: OverlapMode, mark: Callable) -> Any:
     assert isinstance(mode, OverlapMode), f"mode must be a poptorch.OverlapMode. Received: {type(mode)}"
-    return tensors
+    if mode is OverlapMode.NoOverlap or not isRunningOnIpu():
+        return tensors
+    return map_leaves(lambda leaf: mark(leaf) if isinstance(leaf, torch.Tensor) else leaf, tensors)
 
 
 def _tensor(value: Any, name: str) -> torch.Tensor:

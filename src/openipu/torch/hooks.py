@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from torch.utils.hooks import RemovableHandle
@@ -41,16 +41,15 @@ class _OverwriteContextManager:
         """Registers a class whose objects have `replace()` and `restore()`."""
         cls._managers.append(type)
 
-
-@contextlib.contextmanager
-def substitutions() -> Iterator[None]:
-    """Around a capture: what the registered managers replace."""
-    with contextlib.ExitStack() as stack:
-        for kind in _OverwriteContextManager._managers:
+    def __enter__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        for kind in self._managers:
             manager: Any = kind()
             manager.replace()
-            stack.callback(manager.restore)
-        yield
+            self._stack.callback(manager.restore)
+
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        self._stack.close()
 
 
 def before_capture() -> None:

@@ -1,9 +1,8 @@
 """The logger of the poptorch namespace: its name, its format and its levels."""
 
 import logging
-import sys
 
-from openipu import environment
+from openipu import environment, logs
 
 NAME = "poptorch::python"
 
@@ -18,33 +17,8 @@ _LEVELS = {
     "OFF": logging.CRITICAL,
 }
 _LEGACY = {0: "TRACE", 1: "DEBUG", 2: "INFO", 3: "WARN", 4: "ERR", 6: "OFF"}
-_SHOWN = {"DEBUG": "debug", "INFO": "info", "WARNING": "warning", "ERROR": "error", "CRITICAL": "critical"}
-_COLOURS = {"WARNING": "\033[33m\033[1m", "ERROR": "\033[31m\033[1m", "CRITICAL": "\033[1m\033[41m", "INFO": "\033[32m"}
 
 logger = logging.getLogger(NAME)
-
-
-class _Formatter(logging.Formatter):
-    """`[HH:MM:SS.mmm] [poptorch::python] [level] message`, with a coloured level on a terminal."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        clock = f"{self.formatTime(record, '%H:%M:%S')}.{int(record.msecs):03}"
-        level = _SHOWN.get(record.levelname, record.levelname.lower())
-        if sys.stderr.isatty():
-            level = f"{_COLOURS.get(record.levelname, '')}{level}\033[0m"
-        text = f"[{clock}] [{NAME}] [{level}] {record.getMessage()}"
-        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
-
-
-class _StandardError(logging.StreamHandler):
-    """Writes to what `sys.stderr` is now: notebooks and tests replace it after the import."""
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.stream = sys.stderr
-        super().emit(record)
 
 
 def setLogLevel(level: str | int) -> None:
@@ -64,11 +38,10 @@ def setLogLevel(level: str | int) -> None:
 
 def install() -> None:
     """Gives the logger its handler and the level of POPTORCH_LOG_LEVEL; a second call changes nothing."""
-    if any(isinstance(handler, _StandardError) for handler in logger.handlers):
+    logs.install()
+    if logger.handlers:
         return
-    handler = _StandardError()
-    handler.setFormatter(_Formatter())
-    logger.addHandler(handler)
+    logger.addHandler(logs.handler(environment.poptorch_log_destination()))
     logger.propagate = False
     setLogLevel(environment.poptorch_log_level())
 

@@ -1,5 +1,6 @@
 """The operations and contexts of the poptorch namespace."""
 
+from openipu.torch import custom_builtin  # noqa: F401  (importing them registers them)
 from openipu.torch.control_flow import CPU, cond, for_loop
 from openipu.torch.custom_ops import custom_op
 from openipu.torch.decoding import ctc_beam_search_decoder

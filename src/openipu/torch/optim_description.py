@@ -10,6 +10,7 @@ import torch
 from openipu.torch import optim
 from openipu.torch.exceptions import Error
 from openipu.torch.logger import logger
+from openipu.torch.loss_scaling import Automatic
 from openipu.torch.optim_rules import RULES
 
 # AdamW before Adam: recent torch derives one from the other.
@@ -40,6 +41,7 @@ class Description:
       nesterov: for every row, whether momentum looks ahead.
       constant: the names of hyper-parameters that are compiled in.
       loss_scaling: the factor of the loss.
+      automatic: how the device changes that factor; None when it does not.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Description:
     nesterov: tuple[bool, ...]
     constant: frozenset[str]
     loss_scaling: float
+    automatic: Automatic | None = None
 
     @property
     def matrix(self) -> np.ndarray:
@@ -56,8 +59,13 @@ class Description:
         return np.hstack([rows, np.full((len(rows), 1), self.loss_scaling)])
 
 
-def describe(optimizer: torch.optim.Optimizer) -> Description:
-    """The plain description of an optimizer."""
+def describe(optimizer: torch.optim.Optimizer, automatic: Automatic | None = None) -> Description:
+    """The plain description of an optimizer.
+
+    Args:
+      optimizer: the user's.
+      automatic: how the device changes the factor of the loss, if it does.
+    """
     kind = next((name for cls, name in _KINDS if isinstance(optimizer, cls)), None)
     assert kind is not None, (
         "Unsupported optimizer type. Types supported: SGD, Adam, AdamW, RMSprop of torch.optim and poptorch.optim, and "
@@ -71,7 +79,9 @@ def describe(optimizer: torch.optim.Optimizer) -> Description:
     groups = [*optimizer.param_groups, {**optimizer.defaults}]
     if any(group.get("amsgrad") for group in groups):
         raise ValueError("Only non-amsgrad Adam/AdamW optimizers are supported.")
-    constant = frozenset(_constants(optimizer, groups))
+    if any(group.get("maximize") for group in groups):
+        logger.warning("maximize=True of %s is ignored: the device always minimises the loss", kind)
+    constant = frozenset(_constants(optimizer, groups)) - ({"loss_scaling"} if automatic is not None else set())
     return Description(
         kind=kind,
         structure=_structure(optimizer, kind, groups, constant),
@@ -79,6 +89,7 @@ def describe(optimizer: torch.optim.Optimizer) -> Description:
         nesterov=tuple(bool(group.get("nesterov", False)) for group in groups),
         constant=constant,
         loss_scaling=float(getattr(optimizer, "loss_scaling", 1.0)),
+        automatic=automatic,
     )
 
 
@@ -176,13 +187,17 @@ def _structure(
     velocity = getattr(optimizer, "velocity_accum_type", torch.float32)
     first = velocity if kind == "SGD" else getattr(optimizer, "first_order_momentum_accum_type", torch.float32)
     second = getattr(optimizer, "second_order_momentum_accum_type", torch.float32)
+    accumulator = getattr(optimizer, "accum_type", torch.float32)
+    if getattr(optimizer, "use_combined_accum", False):
+        # One tensor for both, whose type cannot be chosen.
+        accumulator = first = torch.float32
     return {
         "momentum": not still,
         "centered": centered.pop(),
         "tf": bool(getattr(optimizer, "use_tf_variant", False)),
         # AdamW of the original corrects always, whatever is asked for.
         "bias_correction": bool(getattr(optimizer, "bias_correction", True)) or kind != "LAMB",
-        "accumulator": _name(getattr(optimizer, "accum_type", torch.float32)),
+        "accumulator": _name(accumulator),
         "first": _name(first),
         "second": _name(second),
         "max_grad_norm": float(getattr(optimizer, "max_grad_norm", float("inf"))),

@@ -34,6 +34,15 @@ def apply(rule: Rule, structure: Mapping[str, Any], weight: jax.Array, gradient:
     return new.astype(weight.dtype), {name: made[name].astype(state[name].dtype) for name in state}
 
 
+def apply_to_each(
+    rule: Rule, structure: Mapping[str, Any], weight: jax.Array, gradient: jax.Array, state: State, hyper: Hyper
+) -> tuple[jax.Array, State]:
+    """One update of every slice of a weight along its first axis, as if each were a weight of its own."""
+    axes = {name: 0 if value.ndim else None for name, value in state.items()}
+    slices = jax.vmap(lambda w, g, s: apply(rule, structure, w, g, s, hyper), (0, 0, axes), (0, axes))
+    return slices(weight, gradient, state)
+
+
 def clip(gradients: list[jax.Array], limit: float) -> list[jax.Array]:
     """Gradients scaled so that their common norm does not exceed a limit."""
     norm = jnp.sqrt(sum(jnp.sum(jnp.square(g.astype(jnp.float32))) for g in gradients))

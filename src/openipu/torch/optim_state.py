@@ -8,14 +8,17 @@ from openipu.torch.compilation import Compiled
 from openipu.torch.entry import PREFIX
 from openipu.torch.logger import logger
 from openipu.torch.optim_rules import RULES
-from openipu.torch.programs import HYPER
+from openipu.torch.trapping import TRAP
+from openipu.torch.updates import HYPER
 
 _LOSS_SCALE = "lossScaling_FLOAT"
+# What is kept beside the optimizer's state and is none of it.
+_OWN = (HYPER, TRAP)
 
 
 def read_state(compiled: Compiled) -> dict[str, dict[str, torch.Tensor]]:
     """The state and the parameters, from the host's copies."""
-    state = {name: tensor.clone() for name, tensor in compiled.state_tensors.items() if name != HYPER}
+    state = {name: tensor.clone() for name, tensor in compiled.state_tensors.items() if name not in _OWN}
     return {"ipu_state": state, "ipu_param": _parameters(compiled)}
 
 
@@ -23,7 +26,7 @@ def write_state(compiled: Compiled, loaded: dict[str, Any]) -> None:
     """Put loaded state into the host's copies, for the next run to take."""
     given = loaded["ipu_state"] or {}
     for name, weight in compiled.state.items():
-        if name == HYPER:
+        if name in _OWN:
             continue
         if name not in given:
             logger.warning("writeOptimizerState: ignoring missing state %s", name)

@@ -23,7 +23,7 @@ def _fps(src: torch.Tensor, ptr: Sequence[int], ratio: float, random_start: bool
 
 @_fps.register_fake
 def _fps_fake(src: torch.Tensor, ptr: Sequence[int], ratio: float, random_start: bool) -> torch.Tensor:
-    return torch.empty(sum(_counts(ptr, ratio)), dtype=torch.int64)
+    return torch.empty(sum(_counts(ptr, ratio)), dtype=torch.int64, device="cpu")
 
 
 def _counts(ptr: Sequence[int], ratio: float) -> list[int]:
@@ -94,5 +94,5 @@ def nearest(x: torch.Tensor, y: torch.Tensor, batch_x: Batch = None, batch_y: Ba
     distance = ((left[:, None] - right[None]) ** 2).sum(-1)
     if batch_x is not None and batch_y is not None:
         same = torch.as_tensor(batch_x)[:, None] == torch.as_tensor(batch_y)[None]
-        distance = torch.where(same, distance, torch.full_like(distance, float("inf")))
+        distance = torch.where(same, distance, distance.new_full(distance.shape, float("inf")))
     return distance.argmin(1)

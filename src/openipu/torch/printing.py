@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 import torch
+from jax.experimental import io_callback
 
 from openipu.torch.aten.registry import lowering
 from openipu.torch.exceptions import Error
@@ -34,21 +35,25 @@ def _print_lowering(
 ) -> jax.Array:
     layout = (threshold, edge, width, digits, form, signs)
 
-    def show(value: jax.Array, name: str) -> None:
-        jax.debug.callback(lambda array: _write(name, np.asarray(array), layout), value)
+    def show(name: str, value: jax.Array, *after: jax.Array) -> None:
+        jax.debug.callback(lambda array, *_: _write(name, np.asarray(array), layout), value, *after)
 
     @jax.custom_vjp
     def shown(value: jax.Array) -> jax.Array:
-        show(value, title)
+        show(title, value)
         return value
 
-    def forward(value: jax.Array) -> tuple[jax.Array, None]:
-        show(value, title)
-        return value, None
+    def forward(value: jax.Array) -> tuple[jax.Array, jax.Array]:
+        def write(array: Any) -> np.ndarray:
+            _write(title, np.asarray(array), layout)
+            return np.zeros((), np.int32)
 
-    def backward(_: None, cotangent: jax.Array) -> tuple[jax.Array]:
+        return value, io_callback(write, jax.ShapeDtypeStruct((), np.int32), value)
+
+    def backward(written: jax.Array, cotangent: jax.Array) -> tuple[jax.Array]:
         if gradient:
-            show(cotangent, f"{title}_gradient")
+            # It waits for what the forward pass wrote: lines come in the order a reader expects.
+            show(f"{title}_gradient", cotangent, written)
         return (cotangent,)
 
     shown.defvjp(forward, backward)

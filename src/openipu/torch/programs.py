@@ -1,6 +1,6 @@
 """A captured module, and the optimizer that trains it, put together to a program of the core."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,32 +11,16 @@ from torch.fx import Node
 
 from openipu.errors import UnsupportedError
 from openipu.program import Program, Slot
-from openipu.torch import optim_rules
+from openipu.torch import anchoring, trapping, updates
+from openipu.torch.anchoring import LOSS, LOSS_SCALE, SHORT, gradient_name, updated_name
 from openipu.torch.aten.evaluate import STOPPED, Around
 from openipu.torch.capture import Captured, Evaluation
 from openipu.torch.entry import PREFIX
+from openipu.torch.grouping import Grouped
+from openipu.torch.identity import identity
 from openipu.torch.loss import observing
-from openipu.torch.optim_description import Description
-from openipu.torch.optim_rules import RULES
-
-HYPER = "hyper-parameters"
-LOSS = "loss"
-_SHORT = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
-
-
-@attrs.frozen(eq=False)
-class Training:
-    """What is trained and how.
-
-    Attributes:
-      loss: the operation that the backward pass starts from.
-      optimizer: the rule and its structure.
-      rows: for every trained parameter, by name, its row of hyper-parameters.
-    """
-
-    loss: Node
-    optimizer: Description
-    rows: dict[str, int]
+from openipu.torch.trapping import TRAP, Trap
+from openipu.torch.updates import Training
 
 
 @attrs.frozen(eq=False)
@@ -48,6 +32,7 @@ class ModuleProgram:
       shared, local: the names of parameters, buffers and optimizer state in the order of the program's slots.
       initial: the first values of what is no parameter or buffer: optimizer state and hyper-parameters.
       outputs: how many outputs are results of the module; the others are new values of inputs it writes, and anchors.
+      inside: names of the values that can be anchored and are no state.
     """
 
     program: Program
@@ -55,6 +40,7 @@ class ModuleProgram:
     local: tuple[str, ...]
     initial: dict[str, np.ndarray]
     outputs: int
+    inside: tuple[str, ...]
 
 
 def trained_names(captured: Captured, loss: Node) -> list[str]:
@@ -88,6 +74,10 @@ def assemble(
     training: Training | None = None,
     around: Around | None = None,
     anchors: Sequence[str] = (),
+    nodes: Mapping[str, Node] | None = None,
+    groups: Mapping[str, Grouped] | None = None,
+    kept: Collection[str] = (),
+    traps: bool = False,
 ) -> ModuleProgram:
     """A program from a captured module.
 
@@ -98,140 +88,112 @@ def assemble(
       training: the loss and its optimizer; None for inference.
       around: marks of pipeline parts.
       anchors: names of tensors inside that become outputs of their own.
+      nodes: operations whose values may be among them, by name.
+      groups: parameters of which groups of replicas have a slice each, by name.
+      kept: buffers that are state although they are not floating point.
+      traps: whether infinities and NaNs are noticed; then the program's only finished value says where.
     """
-    constants = {n: v for n, v in values.items() if not jnp.issubdtype(v.dtype, jnp.floating)}
+    groups, nodes = groups or {}, nodes or {}
+    constants = {n: v for n, v in values.items() if not jnp.issubdtype(v.dtype, jnp.floating) and n not in kept}
     written = [*captured.mutated_parameters, *captured.mutated]
     local = [n for n in written if n not in constants]
+    _check_groups(groups, local)
     shared = [n for n in (*captured.parameters, *captured.buffers) if n not in constants and n not in local]
-    initial = _initial(training, values)
+    initial = updates.initial_state(training, values)
     states = list(initial)
     trained = list(training.rows) if training is not None else []
+    if traps:
+        local.append(TRAP)
+        initial[TRAP] = np.zeros((), np.int32)
+    inside = _inside(training, trained, [*nodes], len(captured.inputs))
+    anchoring.check(anchors, [*inside, *(n.removeprefix(PREFIX) for n in values), *states])
+    watch = [nodes[n] for n in anchors if n in nodes]
 
     def named(shared_values: Sequence[jax.Array], local_values: Sequence[jax.Array]) -> dict[str, Any]:
         pairs = (*zip((*shared, *states), shared_values, strict=True), *zip(local, local_values, strict=True))
         return {**constants, **dict(pairs)}
 
-    def forward(current: dict[str, Any], batch: Sequence[jax.Array], key: jax.Array) -> Evaluation:
-        parameters = [current[n] for n in captured.parameters]
+    def forward(current: dict[str, Any], batch: Sequence[jax.Array], key: jax.Array) -> tuple[Evaluation, jax.Array]:
+        parameters = [groups[n].slice(current[n]) if n in groups else current[n] for n in captured.parameters]
         buffers = [current[n] for n in captured.buffers]
-        return captured.evaluate(parameters, buffers, batch, key, around)
+        trap = Trap()
+        made = captured.evaluate(parameters, buffers, batch, key, around, watch, trap.observe if traps else None)
+        return made, trap.number
 
-    def results(made: Evaluation) -> tuple[list[jax.Array], list[jax.Array]]:
+    def results(
+        current: dict[str, Any], made: Evaluation, trapped: jax.Array
+    ) -> tuple[list[jax.Array], list[jax.Array], dict[str, jax.Array]]:
         new = dict(zip(written, (*made.parameters, *made.mutated), strict=True))
-        outputs = [o.astype(_SHORT.get(o.dtype, o.dtype)) for o in made.outputs]
-        return [new[n] for n in local], [*outputs, *made.inputs]
+        if traps:
+            # The first one stays. The old value is only looked at here: stages of a pipeline need not wait for it.
+            new[TRAP] = jnp.where(current[TRAP] == 0, trapped, current[TRAP])
+        outputs = [o.astype(SHORT.get(o.dtype, o.dtype)) for o in made.outputs]
+        watched = dict(zip([n for n in anchors if n in nodes], made.watched, strict=True))
+        return [new[n] for n in local], [*outputs, *made.inputs], watched
 
     def infer(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
         current = named(shared_values, local_values)
-        new, outputs = results(forward(current, batch, key))
-        return [], new, [*outputs, *_anchored(anchors, current, batch, {})]
+        new, outputs, watched = results(current, *forward(current, batch, key))
+        return [], new, [*outputs, *anchoring.gathered(anchors, current, batch, watched)]
 
     def train(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
         assert training is not None
         start, current = training.loss, named(shared_values, local_values)
+        scale = updates.loss_scale(training, current)
 
-        def scaled_loss(weights: list[jax.Array]) -> tuple[jax.Array, tuple[Evaluation, jax.Array]]:
+        def scaled_loss(weights: list[jax.Array]) -> tuple[jax.Array, tuple[Evaluation, jax.Array, jax.Array]]:
             with observing() as losses:
-                made = forward({**current, **dict(zip(trained, weights, strict=True))}, batch, key)
+                made, trapped = forward({**current, **dict(zip(trained, weights, strict=True))}, batch, key)
             loss = losses[start]
             # The gradient of every element is one: the loss operation has done its own reduction.
-            return jnp.sum(loss.astype(jnp.float32)) * current[HYPER][0, -1].astype(jnp.float32), (made, loss)
+            return jnp.sum(loss.astype(jnp.float32)) * scale, (made, trapped, loss)
 
-        gradients, (made, loss) = jax.grad(scaled_loss, has_aux=True)([current[n] for n in trained])
-        accumulator = training.optimizer.structure["accumulator"]
-        new, outputs = results(made)
-        inside = {gradient_name(n): g for n, g in zip(trained, gradients, strict=True)} | {LOSS: loss}
-        outputs += _anchored(anchors, current, batch, inside)
-        return [g.astype(_wider(g.dtype, accumulator)) for g in gradients], new, outputs
+        gradients, (made, trapped, loss) = jax.grad(scaled_loss, has_aux=True)([current[n] for n in trained])
+        new, outputs, watched = results(current, made, trapping.after_backward(trapped, gradients))
+        known = {gradient_name(n): g for n, g in zip(trained, gradients, strict=True)}
+        known |= {updated_name(n): current[n] for n in trained}
+        known |= {LOSS: loss, LOSS_SCALE: scale, **watched}
+        outputs += anchoring.gathered(anchors, current, batch, known)
+        return updates.accumulated(training, trained, gradients, groups, traps or bool(anchors)), new, outputs
 
     def update(shared_values, local_values, gradients):  # noqa: ANN001, ANN202
         assert training is not None
         current = named(shared_values, local_values)
-        current |= _updated(training, current, dict(zip(trained, gradients, strict=True)))
+        current |= updates.updated(training, current, gradients, groups)
         changed = {local.index(n): current[n] for n in trained if n in local}
         return [current[n] for n in (*shared, *states)], changed
 
-    slots = [_slot(n, values[n]) for n in shared] + [_slot(n, v) for n, v in initial.items()]
+    def finish(shared_values, local_values):  # noqa: ANN001, ANN202
+        current = named(shared_values, local_values)
+        return [trapping.at_the_end(current[TRAP], [current[n] for n in trained])]
+
+    slots = [_slot(n, values[n]) for n in shared] + [_slot(n, initial[n]) for n in states]
     program = Program(
         name=name,
         shared=tuple(slots),
-        local=tuple(_slot(n, values[n]) for n in local),
+        local=tuple(_slot(n, values[n] if n in values else initial[n]) for n in local),
         batch=tuple(Slot(f"input_{i}", tuple(s.shape), s.dtype) for i, s in enumerate(captured.inputs)),
         step=infer if training is None else train,
         update=update if training is not None else None,
+        finish=finish if traps else None,
         needs_key=captured.needs_key,
+        identity=identity(captured, constants, training, anchors, groups, kept, traps),
     )
-    return ModuleProgram(program, (*shared, *states), tuple(local), initial, len(captured.outputs))
+    return ModuleProgram(program, (*shared, *states), tuple(local), initial, len(captured.outputs), tuple(inside))
 
 
-def gradient_name(parameter: str) -> str:
-    """The name of a parameter's gradient, as the backend calls it."""
-    return f"Gradient___{parameter.removeprefix(PREFIX)}"
+def _check_groups(groups: Mapping[str, Grouped], local: Sequence[str]) -> None:
+    both = [n.removeprefix(PREFIX) for n in local if n in groups]
+    if both:
+        raise UnsupportedError(f"Parameters with a replicaGrouping cannot be written by forward. Received: {both}.")
 
 
-def _anchored(
-    anchors: Sequence[str], current: dict[str, Any], batch: Sequence[jax.Array], inside: dict[str, jax.Array]
-) -> list[jax.Array]:
-    """The values of anchored tensors: weights, inputs, gradients and the loss."""
-    if not anchors:
-        return []
-    known = {name.removeprefix(PREFIX): jnp.asarray(value) for name, value in current.items()}
-    known |= {f"input_{index}": value for index, value in enumerate(batch)} | inside
-    unknown = [name for name in anchors if name not in known]
-    if unknown:
-        raise UnsupportedError(
-            f"Tensors named {unknown} cannot be anchored. Anchor one of {sorted(known)}, or return the tensor from "
-            "forward."
-        )
-    return [known[name] for name in anchors]
-
-
-def state_name(kind: str, parameter: str) -> str:
-    """The name of a piece of optimizer state, as the backend calls it."""
-    return f"{kind}___{parameter.removeprefix(PREFIX)}"
-
-
-def _wider(dtype: np.dtype, accumulator: str) -> np.dtype:
-    """Gradients are accumulated in the type asked for; those of float64 weights keep theirs."""
-    return dtype if dtype == np.float64 else np.dtype(accumulator)
-
-
-def _initial(training: Training | None, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _inside(training: Training | None, trained: Sequence[str], nodes: Sequence[str], inputs: int) -> list[str]:
+    """Names of the values of a step that can be anchored."""
+    names = [f"input_{index}" for index in range(inputs)] + list(nodes)
     if training is None:
-        return {}
-    rule, structure = RULES[training.optimizer.kind], training.optimizer.structure
-    found = {
-        state_name(kind, name): value
-        for name in training.rows
-        for kind, value in rule.state(structure, values[name].shape).items()
-    }
-    return {**found, HYPER: training.optimizer.matrix}
-
-
-def _updated(training: Training, current: dict[str, Any], gradients: dict[str, jax.Array]) -> dict[str, jax.Array]:
-    """New values of trained parameters and optimizer state."""
-    optimizer = training.optimizer
-    rule, hyper = RULES[optimizer.kind], current[HYPER]
-    # In float32 at least: a scaled float16 gradient has no room for the division.
-    ready = [g.astype(jnp.promote_types(g.dtype, jnp.float32)) for g in gradients.values()]
-    if optimizer_scales(optimizer):
-        ready = [g * (1 / hyper[0, -1]).astype(g.dtype) for g in ready]
-    if np.isfinite(optimizer.structure["max_grad_norm"]):
-        ready = optim_rules.clip(ready, optimizer.structure["max_grad_norm"])
-    made: dict[str, jax.Array] = {}
-    for (name, row), gradient in zip(training.rows.items(), ready, strict=True):
-        kinds = rule.state(optimizer.structure, tuple(current[name].shape))
-        state = {kind: current[state_name(kind, name)] for kind in kinds}
-        numbers = {column: hyper[row, index] for index, column in enumerate(rule.hyper)}
-        structure = {**optimizer.structure, "nesterov": optimizer.nesterov[row]}
-        made[name], state = optim_rules.apply(rule, structure, current[name], gradient, state, numbers)
-        made |= {state_name(kind, name): value for kind, value in state.items()}
-    return made
-
-
-def optimizer_scales(optimizer: Description) -> bool:
-    """Whether the loss is, or may become, scaled."""
-    return optimizer.loss_scaling != 1.0 or "loss_scaling" not in optimizer.constant
+        return names
+    return [*names, LOSS, LOSS_SCALE, *map(gradient_name, trained), *map(updated_name, trained)]
 
 
 def _slot(name: str, value: np.ndarray) -> Slot:

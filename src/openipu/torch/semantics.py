@@ -7,8 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
-from openipu.torch import loss
+from openipu.errors import UnsupportedError
+from openipu.torch import loss, norms
 from openipu.torch.exceptions import Error
+from openipu.torch.logger import logger
 
 # Functions whose weights follow the type of the activations, and where the weights are among their arguments.
 _WEIGHTED: dict[Callable, tuple[tuple[int, str], ...]] = {
@@ -18,12 +20,32 @@ _WEIGHTED: dict[Callable, tuple[tuple[int, str], ...]] = {
     ),
     F.layer_norm: ((2, "weight"), (3, "bias")),
     F.group_norm: ((2, "weight"), (3, "bias")),
+    F.instance_norm: ((3, "weight"), (4, "bias")),
 }
+# Functions that make tensors, on the IPU whatever the default device is.
+_FACTORIES = {
+    getattr(torch, name)
+    for name in (
+        "arange", "empty", "full", "full_like", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm",
+        "range", "tensor", "zeros", "zeros_like", "normal",
+    )
+}  # fmt: skip
+_SHOWN = {torch.Tensor.__repr__, torch.Tensor.__format__}
+_PACKING = {torch._VF._pack_padded_sequence, torch._VF._pad_packed_sequence}  # type: ignore[attr-defined]
 _ITEM = {torch.Tensor.item, torch.Tensor.tolist, torch.Tensor.__bool__, torch.Tensor.__float__, torch.Tensor.__int__}
 
 
 class IpuSemantics(TorchFunctionMode):
-    """Redirects the functions that behave differently on an IPU; active while a module is captured."""
+    """Redirects the functions that behave differently on an IPU; active while a module is captured.
+
+    Args:
+      strided: whether the channels of a group of a group norm lie apart rather than side by side.
+    """
+
+    def __init__(self, strided: bool = False) -> None:
+        super().__init__()
+        self._strided = strided
+        self._forced: set[str] = set()
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -33,15 +55,37 @@ class IpuSemantics(TorchFunctionMode):
                 f"aten::{name} is only supported in eager mode, but was intercepted in a static graph. This means an "
                 "operation in the graph tried to convert an IPU tensor to a Python value, or to decide by it."
             )
+        if func in _SHOWN:
+            return "<unavailable>"
         if _moves_to_cpu(func, args, kwargs):
             raise Error(
                 'Illegal move to CPU (via `.to("cpu")`) when using the dispatcher. Instead, return this output as an '
                 "IPU tensor."
             )
+        if func in _PACKING:
+            raise UnsupportedError(
+                "Packed sequences are not supported: their layout depends on the lengths, which are data. Pass padded "
+                "sequences to the recurrent layer, and mask what is beyond the lengths."
+            )
+        if func in _FACTORIES and "device" not in kwargs:
+            self._force(func, args, kwargs)
         args, kwargs = _on_one_device(func, args, kwargs)
+        if func is F.batch_norm:
+            return norms.batch_norm(*args, **kwargs)
         if func in _WEIGHTED:
             args, kwargs = _cast_weights(_WEIGHTED[func], args, kwargs)
+        if func is F.group_norm and self._strided:
+            return norms.strided_group_norm(*args, **kwargs)
         return (loss.marked(func) or func)(*args, **kwargs)
+
+    def _force(self, func: Callable, args: tuple, kwargs: dict) -> None:
+        """Say once for every function that its tensors are made on the IPU."""
+        name = func.__name__
+        given = any(isinstance(value, torch.Tensor) for value in (*args, *kwargs.values()))
+        if name in self._forced or (name == "normal" and given):
+            return
+        self._forced.add(name)
+        logger.warning("No device set in torch.%s(): forcing to IPU", name)
 
 
 def _moves_to_cpu(func: Callable, args: tuple, kwargs: dict) -> bool:

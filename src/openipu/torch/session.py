@@ -2,29 +2,33 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
-from tqdm import tqdm
 
-from openipu import hardware
+from openipu import environment, hardware
+from openipu.compiler import Cache
+from openipu.compiler.cache import POPTORCH
 from openipu.errors import OutOfIpusError
-from openipu.program import OutputMode as Outputs
-from openipu.torch.arguments import Arguments, abstract, check_same, leaves_like, tensor_on_device
-from openipu.torch.batching import merge_rows, multiplier, to_feed, to_result
+from openipu.torch import loss_scaling, results, synthetic
+from openipu.torch.arguments import Arguments, abstract, check_same, leaves_like, refuse_packed, tensor_on_device
+from openipu.torch.batching import multiplier, to_feed
 from openipu.torch.compilation import Compiled, compile_module, hyper_tensor
 from openipu.torch.counters import Counters
 from openipu.torch.entry import PREFIX
 from openipu.torch.enums import MeanReductionStrategy, OutputMode
 from openipu.torch.exceptions import Error
+from openipu.torch.grouping import ReplicaGrouping
 from openipu.torch.hooks import after_capture, before_capture
+from openipu.torch.logger import logger
 from openipu.torch.optim import Optimizer
 from openipu.torch.optim_description import Attributes, Description, check_replaceable, describe
 from openipu.torch.optim_state import read_state, write_state
-from openipu.torch.options import Options, uses_ipu_model
+from openipu.torch.options import Options, use_running_mean, uses_ipu_model
+from openipu.torch.progress import compiling
 from openipu.torch.structures import map_leaves
-from openipu.torch.sync import assign, to_array, to_tensor
+from openipu.torch.sync import to_array
 
 
 class Session:
@@ -36,37 +40,52 @@ class Session:
       counters: measured moments of the last call.
       seconds: how long compiling took.
       anchored: the last values of anchored tensors.
+      groupings: parameters that only groups of replicas share, by name; read when a model is compiled.
     """
 
     def __init__(self, model: torch.nn.Module, options: Options, optimizer: torch.optim.Optimizer | None) -> None:
         self._model = model
         self._options = options
         self._optimizer = optimizer
-        self._description: Description | None = describe(optimizer) if optimizer is not None else None
+        self._automatic = loss_scaling.settings(options._Popart.options)
+        self.compiled: Compiled | None = None
+        self._description: Description | None = self._described(optimizer) if optimizer is not None else None
         self._attributes = Attributes(optimizer) if optimizer is not None else None
         self._expected: Arguments | None = None
         self._wide = any(p.dtype == torch.float64 for p in model.parameters())
-        self.compiled: Compiled | None = None
         self._attached = False
         self._device: hardware.Device | None = None
         self.runs = 0
         self.counters = Counters()
         self.seconds = 0.0
         self.anchored: dict[str, torch.Tensor] = {}
+        self.groupings: dict[str, ReplicaGrouping] = {}
+        self._noted: set[str] = set()
+        self._synthetic = synthetic.mode(options)
+        self._made: list[Any] | None = None
         self._seed: int | None = options.random_seed if options.exists("random_seed") else None
 
-    def compile(self, arguments: Arguments) -> None:
-        """Capture and compile for arguments like these."""
+    def compile(self, arguments: Arguments, cache: Cache | None = None) -> None:
+        """Capture and compile for arguments like these.
+
+        Args:
+          arguments: those of a call.
+          cache: where the executable is; None for the folder the options name, if any.
+        """
         started = time.perf_counter()
+        refuse_packed([arguments.values, arguments.keywords])
         ready = self._prepared(arguments)
+        if any(isinstance(value, dict) for value in (*arguments.values, *arguments.keywords.values())):
+            logger.warning("Dictionaries as inputs are only partially supported: their keys cannot change later.")
         given = None
         if self._optimizer is not None:
             assert self._description is not None
             given = (self._optimizer, self._description)
-        shown = self._options._show_compilation_progress_bar
-        with tqdm(total=100, desc="Graph compilation", disable=None if shown else True, leave=True) as bar:
-            compiled = compile_module(self._model, ready, self._options, given, before_capture, after_capture)
-            bar.update(100)
+        cache = cache or _cache(self._options)
+        with compiling(type(self._model).__name__, self._options, cache is not None):
+            compiled = compile_module(
+                self._model, ready, self._options, given, before_capture, after_capture, self.groupings, cache
+            )
         self.compiled = compiled
         self._expected = abstract(ready)
         self.seconds = time.perf_counter() - started
@@ -84,54 +103,61 @@ class Session:
         given = [x for x in leaves_like(before, (arguments.values, arguments.keywords)) if isinstance(x, torch.Tensor)]
         fed = [x for x in leaves_like(before, (ready.values, ready.keywords)) if isinstance(x, torch.Tensor)]
         started = time.perf_counter()
-        feeds: Any = compiled.engine.place([to_feed(to_array(tensor), compiled.batching) for tensor in fed])
+        feeds: Any = self._feeds(compiled, fed)
         uploaded = time.perf_counter()
-        outputs = compiled.engine.run(feeds, self._seeds(compiled)).outputs
+        made = compiled.engine.run(feeds, self._seeds(compiled))
+        outputs = made.outputs
         for output in outputs:
             output.block_until_ready()
         computed = time.perf_counter()
-        results = [np.asarray(output) for output in outputs]
+        results.check_numbers(compiled, made.finished)
+        values = [np.asarray(o) if not self._synthetic else np.zeros(o.shape, o.dtype) for o in outputs]
         mode, period = OutputMode(self._options.output_mode), self._options.output_return_period
-        made = compiled.entry.restore([self._result(r, mode, period) for r in results[: compiled.module.outputs]])
-        extra = results[compiled.module.outputs :]
+        own, rest = values[: compiled.module.outputs], values[compiled.module.outputs :]
+        returned = compiled.entry.restore([results.returned(compiled, value, mode, period) for value in own])
         written = len(compiled.captured.mutated_inputs)
-        self._write_back(given, extra[:written])
-        for (name, anchor), value in zip(self._options.anchored_tensors.items(), extra[written:], strict=True):
-            self.anchored[name] = self._result(value, OutputMode(anchor.output_mode), anchor.output_return_period)
+        if not self._synthetic:
+            results.write_back(compiled, given, rest[:written])
+        if self._options.anchored_tensors:
+            self.anchored = results.anchored(compiled, self._options, rest[written:])
         self.runs += 1
         if self._optimizer is not None:
             # Schedulers of torch look for this, to warn of steps that never happened.
             self._optimizer._opt_called = True  # type: ignore[attr-defined]
-        self._count(fed, len(results), (0.0, uploaded - started, computed - started, time.perf_counter() - started))
-        return made
+        self._count(fed, len(values), (0.0, uploaded - started, computed - started, time.perf_counter() - started))
+        return returned
+
+    def _feeds(self, compiled: Compiled, fed: Sequence[torch.Tensor]) -> Any:
+        if not self._synthetic:
+            return compiled.engine.place([to_feed(to_array(tensor), compiled.batching) for tensor in fed])
+        if self._made is None:
+            slots = compiled.module.program.batch
+            self._made = list(compiled.engine.place(synthetic.feeds(slots, compiled.plan, self._synthetic)))
+        return self._made
 
     def _prepared(self, arguments: Arguments) -> Arguments:
         def ready(leaf: Any) -> Any:
-            return tensor_on_device(leaf, self._wide) if isinstance(leaf, torch.Tensor) else leaf
+            if not isinstance(leaf, torch.Tensor):
+                return leaf
+            if not leaf.is_contiguous():
+                self._note("An input tensor is not contiguous: a contiguous copy of it is made at every call.")
+            return tensor_on_device(leaf, self._wide)
 
         values = [map_leaves(ready, value) for value in arguments.values]
         keywords = {name: map_leaves(ready, value) for name, value in arguments.keywords.items()}
         return Arguments(arguments.names, values, keywords)
 
-    def _result(self, output: np.ndarray, mode: OutputMode, period: int) -> torch.Tensor:
-        compiled = self.compiled
-        assert compiled is not None
-        if compiled.plan.outputs is Outputs.FINAL:
-            output = output[None]
-        tensor = to_tensor(to_result(output, mode, period, compiled.batching))
-        tensor.backward = _no_backward  # type: ignore[method-assign]
-        return tensor
-
-    def _write_back(self, given: Sequence[torch.Tensor], written: Sequence[np.ndarray]) -> None:
-        """What the module wrote into its inputs, into the caller's tensors."""
-        compiled = self.compiled
-        assert compiled is not None
-        lead = 1 if compiled.batching.replicas == 1 else 2
-        for index, value in zip(compiled.captured.mutated_inputs, written, strict=True):
-            assign(given[index], merge_rows(value, lead))
+    def _note(self, message: str) -> None:
+        """Warn, once for each executor."""
+        if message not in self._noted:
+            self._noted.add(message)
+            logger.warning(message)
 
     def _count(self, fed: Sequence[torch.Tensor], outputs: int, moments: tuple[float, float, float, float]) -> None:
         assert self.compiled is not None
+        if self._synthetic:
+            self.counters = Counters()
+            return
         batching = self.compiled.batching
         mode, period = OutputMode(self._options.output_mode), self._options.output_return_period
         downloads = multiplier(mode, period, batching)
@@ -141,6 +167,12 @@ class Session:
         """The seconds the last call computed, in cycles of the virtual IPU's clock."""
         seconds = self.counters.moments[2] - self.counters.moments[1]
         return int(seconds * hardware.current_system().target.clock_hz)
+
+    @property
+    def expected(self) -> Arguments:
+        """What the model was compiled for."""
+        assert self._expected is not None
+        return self._expected
 
     @property
     def seed(self) -> int:
@@ -180,7 +212,7 @@ class Session:
 
     def set_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Take over an optimizer, or the changed attributes of the present one."""
-        new = describe(optimizer)
+        new = self._described(optimizer)
         if self._attributes is not None and optimizer is self._optimizer:
             self._attributes.check(optimizer, new.kind, self._options._relax_optimizer_checks)
         if self.compiled is not None:
@@ -196,6 +228,12 @@ class Session:
                 if isinstance(optimizer, Optimizer):
                     optimizer._connect(self)
         self._optimizer, self._description = optimizer, new
+
+    def _described(self, optimizer: torch.optim.Optimizer) -> Description:
+        made = describe(optimizer, self._automatic)
+        if self.compiled is None and made.structure["accumulator"] == "float16":
+            use_running_mean(self._options)
+        return made
 
     def _check_accumulator(self, new: Description) -> None:
         strategy = self._options.Training.meanAccumulationAndReplicationReductionStrategy
@@ -216,6 +254,19 @@ class Session:
             weight.refresh_host()
         return read_state(self.compiled)
 
+    @property
+    def optimizer(self) -> torch.optim.Optimizer | None:
+        """What trains the model."""
+        return self._optimizer
+
+    def restore(self, state: dict[str, Any] | None, rng_state: Sequence[int] | None) -> None:
+        """Go on where another executor of the same program was: optimizer state, and the random generator's."""
+        assert self.compiled is not None
+        if state is not None and state["ipu_state"]:
+            write_state(self.compiled, state)
+        if rng_state is not None:
+            self.rng_state = rng_state
+
     def _upload_loaded_state(self) -> None:
         optimizer = self._optimizer
         if isinstance(optimizer, Optimizer) and optimizer._loaded is not None:
@@ -232,7 +283,7 @@ class Session:
         """Take the IPUs."""
         assert self.compiled is not None
         if not uses_ipu_model(self._options):
-            self._device = _acquire(self.compiled.ipus)
+            self._device = _acquire(self.compiled.ipus, self._options)
         self._attached = True
 
     def detach(self) -> None:
@@ -251,6 +302,7 @@ class Session:
             if self._optimizer._cache["ipu_state"]:
                 self._optimizer.set_state_dict(self._optimizer._cache)
         self.compiled = None
+        self._made = None
         self._release()
 
     def _release(self) -> None:
@@ -263,30 +315,32 @@ class Session:
         """Names of inputs, weights, gradients, results and optimizer parameters."""
         assert self.compiled is not None
         module = self.compiled.module
-        weights = [name.removeprefix(PREFIX) for name in self.compiled.weights]
-        names = [slot.name for slot in module.program.batch]
-        names += weights
+        names = [*module.inside, *(name.removeprefix(PREFIX) for name in self.compiled.weights)]
         if self._description is not None:
-            names += ["loss"]
-            names += [f"{prefix}___{name}" for name in weights for prefix in ("Gradient", "UpdatedVar")]
             state = read_state(self.compiled)
             names += [*state["ipu_state"], *state["ipu_param"]]
         return names
 
 
-def _acquire(count: int) -> hardware.Device:
-    """Hold the first free group of IPUs."""
+def _cache(options: Options) -> Cache | None:
+    """The folder of executables that the options or OPENIPU_CACHE name."""
+    folder = options._Popart.options.get("cachePath") or environment.cache_dir()
+    if folder and uses_ipu_model(options):
+        logger.warning("enableExecutableCaching doesn't work with the IPU model")
+        return None
+    return Cache(folder, POPTORCH) if folder else None
+
+
+def _acquire(count: int, options: Options) -> hardware.Device:
+    """Hold the group that the options name, or else the first free one."""
+    wait = hardware.Wait(poll=1.0) if environment.poptorch_waits_for_ipu() else None
     try:
-        device = hardware.current_system().device(count, hardware.attached_ipus())
-        hardware.attach(device)
+        if not options.exists("ipu_id"):
+            return hardware.acquire(count, wait)
+        device = hardware.current_system().by_id(options.ipu_id)
+        if device.count != count:
+            raise OutOfIpusError(f"The device with the id {device.id} of useIpuId has {device.count}.")
+        hardware.attach(device, wait)
     except OutOfIpusError as error:
         raise Error(f"Failed to acquire {count} IPU(s). {error}") from error
     return device
-
-
-def _no_backward(*args: Any, **kwargs: Any) -> NoReturn:
-    raise Error(
-        "backward() cannot be called explicitly on outputs of a PopTorch model. If you're using a trainingModel, the "
-        "backwards pass is performed automatically when invoking the model. If you're using an inferenceModel, you "
-        "should use a trainingModel instead."
-    )

@@ -40,7 +40,7 @@ def dynamic_update(input: torch.Tensor, src: torch.Tensor, dim: int, start: torc
 
 
 def _places(start: torch.Tensor, size: int, step: int, length: int) -> torch.Tensor:
-    return (start.reshape(()).long() + torch.arange(0, size, step)) % length
+    return (start.reshape(()).long() + torch.arange(0, size, step, device=start.device)) % length
 
 
 def _check(tensor: Any, dim: Any, start: Any, size: Any) -> None:

@@ -1,5 +1,6 @@
 """Weights with a copy on the device: when the host's copy is refreshed, and how reading it is noticed."""
 
+import atexit
 import contextlib
 import copy
 import copyreg
@@ -34,6 +35,12 @@ class Weight(Resident):
             self._changed = False
             self._write(np.asarray(self._value[0] if self._lanes else self._value))
 
+    def on_device(self) -> np.ndarray:
+        """The device's value, that of the first replica; the host's if there is none."""
+        if self._value is None:
+            return np.asarray(self._read())
+        return np.asarray(self._value[0] if self._lanes else self._value)
+
     def forget_device(self) -> None:
         """Let the next execution take the host's value."""
         self._value, self._changed = None, False
@@ -62,6 +69,18 @@ def assign(tensor: torch.Tensor, value: np.ndarray) -> None:
         tensor.data.copy_(to_tensor(value))
 
 
+_links: "weakref.WeakSet[Link]" = weakref.WeakSet()
+
+
+@atexit.register
+def _destroy_all() -> None:
+    # What is left of an executor when the interpreter ends, as after an error, would be taken apart in an order that
+    # torch does not survive.
+    for link in list(_links):
+        with contextlib.suppress(Exception):
+            link.destroy()
+
+
 class Link:
     """The connection of a user's module to the executor that trains it.
 
@@ -81,6 +100,7 @@ class Link:
         self._originals: list[tuple[weakref.ref, type]] = []
         self.version = 0
         self.stale = False
+        _links.add(self)
         self.adopt()
         self._originals.append((weakref.ref(module), type(module)))
         module.__class__ = _module_class(type(module), self)

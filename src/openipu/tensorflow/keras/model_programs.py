@@ -53,7 +53,7 @@ def compile_mode(model: Any, mode: str, source: Source, plan: Plan, tables: bool
             progress.begin("Capture")
             with state.strategy.scope(), state.strategy.replica_context():
                 captured, structure, names = _CAPTURES[mode](model, source, plan)
-            engine = captured.engine(plan, rows)
+            engine = captured.engine(plan, state.strategy.device_ordinal, rows)
         state.compiled[key] = Compiled(engine, structure, names)
     return state.compiled[key]
 

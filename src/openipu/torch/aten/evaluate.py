@@ -18,6 +18,7 @@ from openipu.torch.aten.dtypes import known, to_jax
 from openipu.torch.aten.registry import Context, Lowering, find_for, reason
 
 Around = Callable[[Node], contextlib.AbstractContextManager]
+Observe = Callable[[Node, Any, Any], None]
 
 _TORCH = os.path.dirname(torch.__file__)
 
@@ -61,7 +62,11 @@ def steps(graph: Graph) -> list[Step]:
 
 
 def run(
-    todo: Sequence[Step], env: dict[Node, Any], key: jax.Array | None, around: Around | None = None
+    todo: Sequence[Step],
+    env: dict[Node, Any],
+    key: jax.Array | None,
+    around: Around | None = None,
+    observe: Observe | None = None,
 ) -> dict[Node, Any]:
     """Evaluate steps in order, adding their values to `env`, which holds those of the graph's placeholders."""
 
@@ -80,6 +85,8 @@ def run(
             value = lowering.function(*args, **kwargs)
             if node.target is not operator.getitem:
                 value = _conform(node, node.meta.get("val"), value)
+            if observe is not None:
+                observe(node, (args, kwargs), value)
         env[node] = value
     return env
 

@@ -6,7 +6,7 @@ from openipu.torch.options.groups import _DistributedOptions, _JitOptions, _Prec
 from openipu.torch.options.locations import TensorLocationSettings, _TensorLocationOptions
 from openipu.torch.options.options import Options
 from openipu.torch.options.popart import _PopartOptions
-from openipu.torch.options.resolution import resolve, uses_ipu_model, validate
+from openipu.torch.options.resolution import resolve, use_running_mean, uses_ipu_model, validate
 from openipu.torch.options.stages import BlockId, Phase, Placement, Stage
 from openipu.torch.options.strategies import (
     ParallelPhasedExecution,
@@ -39,6 +39,7 @@ __all__ = [
     "_TensorLocationOptions",
     "_TrainingOptions",
     "resolve",
+    "use_running_mean",
     "uses_ipu_model",
     "validate",
 ]

@@ -44,8 +44,6 @@ class _TrainingOptions(OptionsDict):
     def setAutomaticLossScaling(self, enabled: bool) -> Self:
         """Whether the loss is scaled by what the gradients of earlier updates suggest."""
         assert isinstance(enabled, bool), f"setAutomaticLossScaling needs a bool. Received: {type(enabled)}"
-        if enabled:
-            warnings.warn("Automatic loss scaling is recorded, but openipu never changes the loss scale.", stacklevel=2)
         self._popart.set("automaticLossScalingSettings.enabled", enabled)
         return self
 

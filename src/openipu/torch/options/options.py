@@ -50,6 +50,7 @@ class Options(OptionsDict):
             sync_pattern=SyncPattern.Full.value,
             available_memory_proportion={},
         )
+        environment.poplar_engine_options()  # What is wrong in it is said here, before anything is compiled.
         if environment.poptorch_cache_dir():
             self.enableExecutableCaching(environment.poptorch_cache_dir())
         if environment.poptorch_default_options():
@@ -278,6 +279,7 @@ class Options(OptionsDict):
             if name in outside:
                 logger.warning("POPLAR_ENGINE_OPTIONS already has %s; options.enableProfiling() replaces it", name)
         self._popart.setEngineOptions({**self._popart.options.get("engineOptions", {}), **wanted})
+        logger.warning("Options.enableProfiling is recorded, but openipu writes no profile of PopTorch models yet")
         return self
 
     def disableModuleNamescope(self) -> Self:

@@ -1,0 +1,130 @@
+"""One table of models and peers: every pair measured in a process of its own, the best of all rounds, as ratios."""
+
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import tempfile
+
+import attrs
+import click
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+# What a process has compiled must not help the next one to its first step.
+_CACHES = ("OPENIPU_CACHE", "POPTORCH_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+_COLUMNS = {
+    "us_per_step": ("µs/step", "{:.0f}"),
+    "cpu_us_per_step": ("CPU µs/step", "{:.0f}"),
+    "ratio": ("ratio to openipu", "{:.2f}"),
+    "cpu_ratio": ("CPU ratio", "{:.2f}"),
+    "first_execution_s": ("first call s", "{:.2f}"),
+    "peak_rss_mib": ("peak MiB", "{:.0f}"),
+    "loss": ("loss", "{:.4f}"),
+    "accuracy": ("accuracy", "{:.3f}"),
+}
+
+
+@attrs.frozen
+class Suite:
+    """What one table compares.
+
+    Attributes:
+      title: of the table.
+      module: what `python -m` runs for one model and one peer; it prints the figures as JSON in its last line.
+      names: what the table calls the models, by key.
+      peers: openipu, and what it is compared with.
+      optional: peers that a machine need not have.
+      file: where the figures are written.
+    """
+
+    title: str
+    module: str
+    names: dict[str, str]
+    peers: tuple[str, ...]
+    file: str
+    optional: tuple[str, ...] = ()
+
+
+def call(module: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs a module with nothing in its caches."""
+    with tempfile.TemporaryDirectory() as empty:
+        environment = {name: value for name, value in os.environ.items() if name not in _CACHES}
+        environment["TORCHINDUCTOR_CACHE_DIR"] = empty
+        command = [sys.executable, "-m", module, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+def figures_of(done: subprocess.CompletedProcess, what: str) -> dict:
+    """The figures that a process printed."""
+    if done.returncode:
+        raise click.ClickException(f"{what} failed:\n{done.stderr[-3000:]}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def run(suite: Suite, keys: list[str], rounds: int, console: Console) -> dict:
+    """Measures the models with all peers, prints the table, and writes and returns the figures."""
+    measured: dict = {key: {peer: [] for peer in suite.peers} for key in keys}
+    with Progress(console=console, transient=True) as progress:
+        task = progress.add_task("measuring", total=rounds * len(keys) * len(suite.peers))
+        for _ in range(rounds):
+            for key in keys:
+                for peer, rows in measured[key].items():
+                    progress.update(task, description=f"{key}: {peer}")
+                    if not (rows and "unavailable" in rows[-1]):
+                        rows.append(_measure(suite, key, peer))
+                    progress.advance(task)
+    summary = {key: _summary({peer: _best(rows) for peer, rows in measured[key].items()}) for key in keys}
+    console.print(_table(suite, summary, rounds))
+    return summary
+
+
+def write(summary: dict, file: str, console: Console) -> None:
+    """Keeps figures as JSON beside the benchmarks."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / file).write_text(json.dumps(summary, indent=2))
+    console.print(f"Written to {os.path.relpath(RESULTS / file)}")
+
+
+def _measure(suite: Suite, key: str, peer: str) -> dict:
+    done = call(suite.module, key, peer)
+    if done.returncode and peer in suite.optional:
+        return {"unavailable": (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1][:200]}
+    return figures_of(done, f"{peer} on {key}")
+
+
+def _best(rounds: list[dict]) -> dict:
+    missing = [row for row in rounds if "unavailable" in row]
+    return missing[-1] if missing else {name: min(row[name] for row in rounds) for name in rounds[0]}
+
+
+def _summary(rows: dict[str, dict]) -> dict:
+    ours = rows["openipu"]
+    there = {peer: row for peer, row in rows.items() if "unavailable" not in row}
+    for row in there.values():
+        row["ratio"] = row["us_per_step"] / ours["us_per_step"]
+        row["cpu_ratio"] = row["cpu_us_per_step"] / ours["cpu_us_per_step"]
+    best = min(row["ratio"] for peer, row in there.items() if peer != "openipu")
+    return {"rows": rows, "speedup_over_best_peer": best}
+
+
+def _table(suite: Suite, summary: dict, rounds: int) -> Table:
+    given = {name for part in summary.values() for row in part["rows"].values() for name in row}
+    columns = {name: column for name, column in _COLUMNS.items() if name in given}
+    table = Table(title=f"{suite.title}, {platform.machine()}, {os.cpu_count()} cores, best of {rounds} rounds")
+    for heading in ("model", "peer", *(heading for heading, _ in columns.values())):
+        table.add_column(heading, justify="left" if heading in ("model", "peer") else "right")
+    for key, part in summary.items():
+        for peer, row in part["rows"].items():
+            name = suite.names[key] if peer == "openipu" else ""
+            if "unavailable" in row:
+                table.add_row(name, f"{peer} not available: {row['unavailable']}")
+            else:
+                table.add_row(name, peer, *(form.format(row[column]) for column, (_, form) in columns.items()))
+        speedup = part["speedup_over_best_peer"]
+        table.add_row("", f"[bold]openipu is {speedup:.2f}x the best peer[/bold]", end_section=True)
+    return table

@@ -1,0 +1,76 @@
+"""What tells one module's program from another without tracing it: the captured graph and all that is compiled in."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from openipu.compiler import digest
+from openipu.torch.capture import Captured
+from openipu.torch.grouping import Grouped
+from openipu.torch.updates import Training
+
+# What these do is a Python function of the user's, which text does not show.
+_OPAQUE = ("openipu::custom", "openipu::host_call")
+
+
+def identity(
+    captured: Captured,
+    constants: Mapping[str, np.ndarray],
+    training: Training | None,
+    anchors: Sequence[str],
+    groups: Mapping[str, Grouped],
+    kept: Collection[str],
+    traps: bool,
+) -> str | None:
+    """A hash of everything `assemble` makes a program of; None if part of it is no data.
+
+    Args:
+      captured: one forward pass.
+      constants: parameters and buffers that are compiled in.
+      training, anchors, groups, kept, traps: as `assemble` takes them.
+    """
+    graphs = [*_graphs(captured.graph)]
+    if any(_opaque(node) for graph in graphs for node in graph.nodes):
+        return None
+    parts: list[str | bytes] = ["torch", torch.__version__]
+    parts += [line for graph in graphs for line in _described(graph)]
+    parts += [str(captured.signature), repr(captured.trainable)]
+    for name, value in [*captured.constants.items(), *sorted(constants.items())]:
+        parts += [f"{name} {value.dtype} {value.shape}", value.tobytes()]
+    if training is not None:
+        rule = training.optimizer
+        parts += [rule.kind, repr(sorted(rule.structure.items())), repr(rule.nesterov), repr(sorted(rule.constant))]
+        parts += [repr(rule.automatic), training.loss.name, repr(sorted(training.rows.items())), repr(training.mean)]
+    parts += [repr(list(anchors)), repr(sorted(groups.items())), repr(sorted(kept)), repr(traps)]
+    return digest(*parts)
+
+
+def _graphs(graph: Graph) -> Iterator[Graph]:
+    """A graph and those of the branches and loops in it."""
+    yield graph
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            inner = getattr(graph.owning_module, str(node.target), None)
+            if isinstance(inner, GraphModule):
+                yield from _graphs(inner.graph)
+
+
+def _opaque(node: Node) -> bool:
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.name in _OPAQUE
+
+
+def _described(graph: Graph) -> Iterator[str]:
+    for node in graph.nodes:
+        yield f"{node.format_node()} {_kind(node.meta.get('val'))} {sorted(node.meta.get('custom', {}).items())}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype}{tuple(value.shape)}"
+    if isinstance(value, list | tuple):
+        return str([_kind(item) for item in value])
+    return type(value).__name__

@@ -1,0 +1,46 @@
+"""Compilation as PopTorch shows it: a tqdm bar called "Graph compilation"."""
+
+import contextlib
+from typing import TextIO
+
+from tqdm import tqdm
+
+from openipu.compiler import progress, progress_bar
+from openipu.compiler.progress import PHASES, Progress
+from openipu.torch.options import Options
+
+
+class GraphCompilation:
+    """One bar, a piece longer for every phase."""
+
+    def __init__(self, stream: TextIO, after: str = PHASES[0]) -> None:
+        self._first = PHASES.index(after)
+        self._bar: tqdm | None = None
+
+    def update(self, progress: Progress) -> None:
+        """A phase began, or all are complete."""
+        if progress.done < self._first:
+            return
+        if self._bar is None:
+            self._bar = tqdm(total=100, desc="Graph compilation", leave=True)
+            self._bar.start_t -= progress.seconds
+        self._bar.set_postfix_str("" if progress.finished else progress.phase or "", refresh=False)
+        self._bar.update(100 * progress.done // len(PHASES) - self._bar.n)
+
+    def close(self) -> None:
+        """Leave the line."""
+        if self._bar is not None:
+            self._bar.close()
+
+
+def compiling(name: str, options: Options, cached: bool) -> contextlib.AbstractContextManager:
+    """Shows the compilation of a module, unless the options do not want it.
+
+    Args:
+      name: of the module.
+      options: the executor's.
+      cached: whether a finished executable may be found; then capture is not shown.
+    """
+    shown = None if options._show_compilation_progress_bar else False
+    display = progress_bar.display(shown, "Lowering" if cached else "Capture", GraphCompilation)
+    return progress.compiling(name, display)

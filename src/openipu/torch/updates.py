@@ -1,0 +1,130 @@
+"""What training adds to a forward pass: gradients gathered over steps and replicas, and the weight update."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import jax
+import jax.numpy as jnp
+import numpy as np
+from torch.fx import Node
+
+from openipu.torch import loss_scaling, optim_rules
+from openipu.torch.entry import PREFIX
+from openipu.torch.grouping import Grouped
+from openipu.torch.optim_description import Description
+from openipu.torch.optim_rules import RULES
+
+HYPER = "hyper-parameters"
+
+
+@attrs.frozen(eq=False)
+class Training:
+    """What is trained and how.
+
+    Attributes:
+      loss: the operation that the backward pass starts from.
+      optimizer: the rule and its structure.
+      rows: for every trained parameter, by name, its row of hyper-parameters.
+      mean: whether the gradients of replicas are averaged, rather than summed.
+    """
+
+    loss: Node
+    optimizer: Description
+    rows: dict[str, int]
+    mean: bool = True
+
+
+def loss_scale(training: Training, current: Mapping[str, Any]) -> jax.Array:
+    """The factor of the loss, in float32."""
+    base = current[HYPER][0, -1]
+    return loss_scaling.scale(base, current) if training.optimizer.automatic else base.astype(jnp.float32)
+
+
+def accumulated(
+    training: Training,
+    trained: Sequence[str],
+    gradients: Sequence[jax.Array],
+    groups: Mapping[str, Grouped],
+    watched: bool = False,
+) -> list[jax.Array]:
+    """What the steps of an update, and the replicas, add up: gradients, then statistics for the loss scale.
+
+    Args:
+      training: what is trained.
+      trained: the names of its parameters.
+      gradients: theirs.
+      groups: parameters that groups of replicas have a slice of.
+      watched: whether something else looks at the gradients as well.
+    """
+    accumulator = training.optimizer.structure["accumulator"]
+    made = [g.astype(_wider(g.dtype, accumulator)) for g in gradients]
+    if training.mean:
+        # The mean over all replicas is what others get: a group's is over its own.
+        made = [g * g.dtype.type(groups[n].count) if n in groups else g for n, g in zip(trained, made, strict=True)]
+    automatic = training.optimizer.automatic
+    if watched or automatic is not None:
+        # Values of their own: a pipeline sums up what a step returns as gradient, wherever else it is used.
+        made = [jnp.copy(g) for g in made]
+    return made if automatic is None else [*made, loss_scaling.statistics(gradients, automatic)]
+
+
+def state_name(kind: str, parameter: str) -> str:
+    """The name of a piece of optimizer state, as the backend calls it."""
+    return f"{kind}___{parameter.removeprefix(PREFIX)}"
+
+
+def _wider(dtype: np.dtype, accumulator: str) -> np.dtype:
+    """Gradients are accumulated in the type asked for; those of float64 weights keep theirs."""
+    return dtype if dtype == np.float64 else np.dtype(accumulator)
+
+
+def initial_state(training: Training | None, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    if training is None:
+        return {}
+    rule, structure = RULES[training.optimizer.kind], training.optimizer.structure
+    found = {
+        state_name(kind, name): value
+        for name in training.rows
+        for kind, value in rule.state(structure, values[name].shape).items()
+    }
+    if training.optimizer.automatic is not None:
+        found |= loss_scaling.initial()
+    return {**found, HYPER: training.optimizer.matrix}
+
+
+def updated(
+    training: Training, current: dict[str, Any], sums: Sequence[jax.Array], groups: Mapping[str, Grouped]
+) -> dict[str, jax.Array]:
+    """New values of trained parameters and optimizer state."""
+    optimizer = training.optimizer
+    rule, hyper = RULES[optimizer.kind], current[HYPER]
+    gradients = dict(zip(training.rows, sums, strict=False))
+    # In float32 at least: a scaled float16 gradient has no room for the division.
+    ready = [g.astype(jnp.promote_types(g.dtype, jnp.float32)) for g in gradients.values()]
+    if optimizer.automatic is not None:
+        ready = [g / loss_scale(training, current).astype(g.dtype) for g in ready]
+    elif _scales(optimizer):
+        ready = [g * (1 / hyper[0, -1]).astype(g.dtype) for g in ready]
+    if np.isfinite(optimizer.structure["max_grad_norm"]):
+        ready = optim_rules.clip(ready, optimizer.structure["max_grad_norm"])
+    made: dict[str, jax.Array] = {}
+    for (name, row), gradient in zip(training.rows.items(), ready, strict=True):
+        kinds = rule.state(optimizer.structure, tuple(current[name].shape))
+        state = {kind: current[state_name(kind, name)] for kind in kinds}
+        numbers = {column: hyper[row, index] for index, column in enumerate(rule.hyper)}
+        structure = {**optimizer.structure, "nesterov": optimizer.nesterov[row]}
+        apply = optim_rules.apply if name not in groups else optim_rules.apply_to_each
+        made[name], state = apply(rule, structure, current[name], gradient, state, numbers)
+        made |= {state_name(kind, name): value for kind, value in state.items()}
+    if optimizer.automatic is None:
+        return made
+    # Gradients that have overflowed say nothing but that the scale was too large.
+    sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(g)) for g in ready]))
+    made = {name: jnp.where(sound, value, current[name]) for name, value in made.items()}
+    return made | loss_scaling.advanced(current, hyper[0, -1], sums[-1], optimizer.automatic)
+
+
+def _scales(optimizer: Description) -> bool:
+    """Whether the loss is, or may become, scaled."""
+    return optimizer.loss_scaling != 1.0 or "loss_scaling" not in optimizer.constant

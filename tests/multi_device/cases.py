@@ -1,12 +1,15 @@
 """Stages on devices of their own: run by test_multi_device.py in a process with several JAX devices."""
 
+import attrs
 import jax
 import numpy as np
 import pytest
 
+from openipu.compiler import Cache, compile_program
+from openipu.compiler.loaded import Loaded
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.program import OutputMode, Pipeline, Plan, Reduction, Schedule
-from openipu.runtime import PipelineEngine
+from openipu.runtime import Engine, PipelineEngine
 from tests.compiler import toy
 
 
@@ -49,3 +52,29 @@ def test_inference_runs_over_the_stages():
     for i in range(toy.LAYERS):
         expected = np.tanh(expected @ store.values[f"w{i}"])
     np.testing.assert_allclose(outputs, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("outputs", list(OutputMode))
+def test_replicas_on_their_own_devices_come_from_the_cache_as_they_were_compiled(tmp_path, outputs):
+    plan = Plan(4, 4, 2, outputs=outputs)
+    program = attrs.evolve(toy.program(noise=0.1), identity="toy")
+    homes, results = [], []
+    for again in (False, True):
+        executable = compile_program(program, plan, cache=Cache(tmp_path))
+        assert isinstance(executable.call, Loaded) is again
+        store = toy.Store(program)
+        engine = Engine(executable, store.shared, store.local)
+        for seed in range(2):
+            made = engine.run(engine.place(toy.feeds(4, 4, seed=seed)), range(4))
+        homes.append(store.home())
+        results.append([np.asarray(value) for value in (*made.outputs, *made.finished)])
+    for name, value in homes[0].items():
+        np.testing.assert_array_equal(value, homes[1][name], err_msg=name)
+    for first, second in zip(*results, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_stages_on_their_own_devices_say_that_they_are_not_cached(tmp_path, caplog):
+    plan = Plan(4, gradient_accumulation=4, pipeline=Pipeline(2, Schedule.GROUPED, (0, 1)))
+    compile_pipeline(toy.program(2), plan, devices_for(plan), Cache(tmp_path))
+    assert "not kept in the cache" in caplog.text

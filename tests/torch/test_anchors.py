@@ -74,11 +74,13 @@ def test_anchors_of_replicas_follow_the_output_mode():
     model = Net()
     options = poptorch.Options().replicationFactor(2)
     options.anchorTensor("updated", "UpdatedVar___head.bias")
+    options.anchorTensor("rate", "scaledLearningRate0___specific___head.bias")
     options.anchorTensor("logits", "head/MatMul:0")
     executor = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=0.5))
     out, _ = executor(*batch(4))
     torch.testing.assert_close(executor.getAnchoredTensor("updated"), model.head.bias.detach().repeat(2))
     torch.testing.assert_close(executor.getAnchoredTensor("logits"), out)
+    torch.testing.assert_close(executor.getAnchoredTensor("rate"), torch.tensor([0.5, 0.5]))
 
 
 def test_anchors_of_an_inference_model():

@@ -1,5 +1,6 @@
 """Compile a step cut into stages: one function for each part, on the device of its stage."""
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,12 +11,15 @@ from jax.extend import core
 from jax.interpreters import partial_eval
 from jax.sharding import SingleDeviceSharding
 
-from openipu.compiler import passes
+from openipu.compiler import passes, progress
+from openipu.compiler.cache import Cache
 from openipu.compiler.execution import add_gradient, traced_step
 from openipu.compiler.segments import Segment, split
 from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program, Reduction
 from openipu.program.replica import AXIS, tracing_for
+
+log = logging.getLogger("openipu.cache")
 
 # One of `jax.devices()`; JAX gives their class no name that type checkers accept.
 Device = Any
@@ -82,13 +86,23 @@ def devices_for(plan: Plan) -> list[Device] | None:
     return [jax.devices()[ipu] for ipu in plan.pipeline.device_mapping]
 
 
-def compile_pipeline(program: Program, plan: Plan, devices: Sequence[Device]) -> PipelineExecutable:
-    """Compile every part of a pipelined program for the device of its stage."""
+def compile_pipeline(
+    program: Program, plan: Plan, devices: Sequence[Device], cache: Cache | None = None
+) -> PipelineExecutable:
+    """Compile every part of a pipelined program for the device of its stage; XLA sees each when it first runs."""
+    if cache is not None:
+        log.warning(
+            "%s has stages on several JAX devices: its parts are compiled in every run, not kept in the cache %s.",
+            program.name,
+            cache.folder,
+        )
+    progress.begin("Lowering")
     training = program.update is not None
     stages = len(devices)
     with jax.enable_x64(True):
         closed, structure = traced_step(program, plan)
         segments = split(closed, 2 * stages if training else stages)
+        progress.begin("Passes")
         place = [*devices, *reversed(devices)]
         groups = _grouped(closed.jaxpr.invars, [len(program.shared), len(program.local), len(program.batch)])
         sizes = [child.num_leaves for child in structure.children()]
@@ -104,6 +118,7 @@ def compile_pipeline(program: Program, plan: Plan, devices: Sequence[Device]) ->
             homes = (owners, homes[1])
         _check_local_state(program, groups[1], results[1], segments)
         add = jax.jit(lambda total, gradient, seen: add_gradient(total, gradient.astype(total.dtype), seen, plan))
+    progress.finish()
     return PipelineExecutable(
         program, plan, parts, updates, tuple(map(tuple, groups)), tuple(map(tuple, results)), homes, add,
         _finish(program, plan),

@@ -57,7 +57,7 @@ class VariableProgram:
             return OfflineEngine(precompiled(self.program, plan, rows, cache), shared, local)
         places = devices_for(plan)
         if places is not None:
-            return PipelineEngine(compile_pipeline(self.program, plan, places), shared, local)
+            return PipelineEngine(compile_pipeline(self.program, plan, places, cache), shared, local)
         return Engine(compile_program(self.program, plan, rows, cache), shared, local)
 
 

@@ -279,7 +279,7 @@ def _engine(
     local = [residents[name] for name in module.local]
     devices = devices_for(plan)
     if devices is not None:
-        return PipelineEngine(compile_pipeline(module.program, plan, devices), shared, local)
+        return PipelineEngine(compile_pipeline(module.program, plan, devices, cache), shared, local)
     return Engine(compile_program(module.program, plan, cache=cache), shared, local)
 
 

@@ -69,9 +69,15 @@ def cond(
         return _listed(then_body(*then_inps) if condition else else_body(*else_inps))
     _check_inference("cond")
     count = len(then_inps)
+    # What the second branch gives decides on the shapes; nothing else of this call is kept.
+    shapes = [value.shape for value in _listed(else_body(*[value.clone() for value in else_inps]))]
 
     def branch(body: Callable, part: slice) -> Callable:
-        return lambda *values: tuple(v.clone() for v in _listed(body(*[value.clone() for value in values[part]])))
+        def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            made = _listed(body(*[value.clone() for value in values[part]]))
+            return tuple(value.reshape(shape).clone() for value, shape in zip(made, shapes, strict=True))
+
+        return run
 
     operands = tuple(value.clone() for value in (*then_inps, *else_inps))
     chosen = torch.cond(

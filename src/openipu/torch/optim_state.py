@@ -5,13 +5,10 @@ from typing import Any
 import torch
 
 from openipu.torch.compilation import Compiled
-from openipu.torch.entry import PREFIX
 from openipu.torch.logger import logger
-from openipu.torch.optim_rules import RULES
 from openipu.torch.trapping import TRAP
-from openipu.torch.updates import HYPER
+from openipu.torch.updates import HYPER, named_hyper
 
-_LOSS_SCALE = "lossScaling_FLOAT"
 # What is kept beside the optimizer's state and is none of it.
 _OWN = (HYPER, TRAP)
 
@@ -40,20 +37,6 @@ def write_state(compiled: Compiled, loaded: dict[str, Any]) -> None:
 
 
 def _parameters(compiled: Compiled) -> dict[str, torch.Tensor]:
-    description = compiled.optimizer
-    assert description is not None
-    matrix = compiled.state_tensors[HYPER]
-    columns = {name: index for index, name in enumerate(RULES[description.kind].hyper)}
-    scale = matrix[0, -1]
-    found = {_LOSS_SCALE: scale.float()}
-    for full, row in compiled.rows.items():
-        name = full.removeprefix(PREFIX)
-        rate, decay = matrix[row, columns["lr"]], matrix[row, columns["weight_decay"]]
-        if description.kind == "SGD" and not description.structure["momentum"]:
-            kept = rate * (1 - matrix[row, columns["dampening"]])
-            found[f"scaledLearningRate0___specific___{name}"] = (kept / scale).float()
-            found[f"weightDecayScaleFactor0___specific___{name}"] = (1 - kept * decay).float()
-        else:
-            found[f"learningRate___specific___{name}"] = rate.float()
-            found[f"weightDecay___specific___{name}"] = decay.float()
-    return found
+    assert compiled.optimizer is not None
+    found = named_hyper(compiled.optimizer, compiled.rows, compiled.state_tensors[HYPER])
+    return {name: value.float() for name, value in found.items()}

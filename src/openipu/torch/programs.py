@@ -20,7 +20,7 @@ from openipu.torch.grouping import Grouped
 from openipu.torch.identity import identity
 from openipu.torch.loss import observing
 from openipu.torch.trapping import TRAP, Trap
-from openipu.torch.updates import Training
+from openipu.torch.updates import HYPER, Training
 
 
 @attrs.frozen(eq=False)
@@ -106,7 +106,9 @@ def assemble(
         local.append(TRAP)
         initial[TRAP] = np.zeros((), np.int32)
     inside = _inside(training, trained, [*nodes], len(captured.inputs))
-    anchoring.check(anchors, [*inside, *(n.removeprefix(PREFIX) for n in values), *states])
+    kept_on_device = [n for n in states if n != HYPER]
+    hyper = updates.named_hyper(training.optimizer, training.rows, initial[HYPER]) if training is not None else {}
+    anchoring.check(anchors, [*inside, *(n.removeprefix(PREFIX) for n in values), *kept_on_device, *hyper])
     watch = [nodes[n] for n in anchors if n in nodes]
 
     def named(shared_values: Sequence[jax.Array], local_values: Sequence[jax.Array]) -> dict[str, Any]:
@@ -152,6 +154,7 @@ def assemble(
         new, outputs, watched = results(current, made, trapping.after_backward(trapped, gradients))
         known = {gradient_name(n): g for n, g in zip(trained, gradients, strict=True)}
         known |= {updated_name(n): current[n] for n in trained}
+        known |= updates.named_hyper(training.optimizer, training.rows, current[HYPER])
         known |= {LOSS: loss, LOSS_SCALE: scale, **watched}
         outputs += anchoring.gathered(anchors, current, batch, known)
         return updates.accumulated(training, trained, gradients, groups, traps or bool(anchors)), new, outputs

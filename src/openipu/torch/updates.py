@@ -69,6 +69,30 @@ def accumulated(
     return made if automatic is None else [*made, loss_scaling.statistics(gradients, automatic)]
 
 
+def named_hyper(optimizer: Description, rows: Mapping[str, int], matrix: Any) -> dict[str, Any]:
+    """Hyper-parameters under the names that the backend gives them.
+
+    Args:
+      optimizer: what is known of it.
+      rows: for every trained parameter, by name, its row.
+      matrix: the numbers; an array of any library.
+    """
+    columns = {name: index for index, name in enumerate(RULES[optimizer.kind].hyper)}
+    scale = matrix[0, -1]
+    found = {"lossScaling_FLOAT": scale}
+    for full, row in rows.items():
+        name = full.removeprefix(PREFIX)
+        rate, decay = matrix[row, columns["lr"]], matrix[row, columns["weight_decay"]]
+        if optimizer.kind == "SGD" and not optimizer.structure["momentum"]:
+            kept = rate * (1 - matrix[row, columns["dampening"]])
+            found[f"scaledLearningRate0___specific___{name}"] = kept / scale
+            found[f"weightDecayScaleFactor0___specific___{name}"] = 1 - kept * decay
+        else:
+            found[f"learningRate___specific___{name}"] = rate
+            found[f"weightDecay___specific___{name}"] = decay
+    return found
+
+
 def state_name(kind: str, parameter: str) -> str:
     """The name of a piece of optimizer state, as the backend calls it."""
     return f"{kind}___{parameter.removeprefix(PREFIX)}"

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import poptorch
-from openipu.errors import UnsupportedError
 
 
 class Affine(nn.Module):
@@ -279,13 +278,6 @@ def test_hooks_run_around_the_capture():
     assert seen == ["before", "after"]
     with pytest.raises(RuntimeError, match=r"Pre-compile hook must be callable"):
         poptorch.registerPreCompileHook(1)
-
-
-def test_what_comes_later_is_refused_by_name():
-    model = poptorch.inferenceModel(Affine())
-    for call in (lambda: model.save("x"), lambda: model.compileAndExport("x", 1), lambda: poptorch.load("x")):
-        with pytest.raises(UnsupportedError, match=r"not supported yet"):
-            call()
 
 
 def test_offline_models_compile_and_do_not_run():

@@ -92,6 +92,8 @@ def test_cond_chooses():
     for sign in (1.0, -1.0):
         c = torch.full((3,), sign)
         torch.testing.assert_close(model(c, x, y), function(c, x, y))
+    with pytest.raises(poptorch.Error, match=r"of the same shapes and types"):
+        run(lambda x: poptorch.cond(x.sum() > 0, lambda a: a, [x], lambda a: a[None], [x]), x)
 
 
 def test_dynamic_slices():

@@ -69,24 +69,21 @@ def cond(
         return _listed(then_body(*then_inps) if condition else else_body(*else_inps))
     _check_inference("cond")
     count = len(then_inps)
-    # What the second branch gives decides on the shapes; nothing else of this call is kept.
-    shapes = [value.shape for value in _listed(else_body(*[value.clone() for value in else_inps]))]
 
     def branch(body: Callable, part: slice) -> Callable:
-        def run(*values: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            made = _listed(body(*[value.clone() for value in values[part]]))
-            return tuple(value.reshape(shape).clone() for value, shape in zip(made, shapes, strict=True))
-
-        return run
+        return lambda *values: tuple(v.clone() for v in _listed(body(*[value.clone() for value in values[part]])))
 
     operands = tuple(value.clone() for value in (*then_inps, *else_inps))
-    chosen = torch.cond(
-        condition.reshape(()).bool(),
-        branch(then_body, slice(0, count)),
-        branch(else_body, slice(count, None)),
-        operands,
-    )
-    return list(chosen)
+    then, other = branch(then_body, slice(0, count)), branch(else_body, slice(count, None))
+    try:
+        return list(torch.cond(condition.reshape(()).bool(), then, other, operands))
+    except RuntimeError as error:
+        if "merging two branches" not in str(error):
+            raise
+        raise Error(
+            "poptorch.cond expects both bodies to return the same number of tensors, of the same shapes and types. "
+            "Reshape the results of one of them."
+        ) from error
 
 
 def _listed(value: Any) -> list[torch.Tensor]:

@@ -1,6 +1,7 @@
 """Executors: a module with a call that runs on the IPU, for training or for inference."""
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -99,6 +100,7 @@ def load(filename: str, edit_opts_fn: Callable[[Options], None] | None = None) -
         executor = trainingModel(content["model"], options, content["optimizer"])
     else:
         executor = inferenceModel(content["model"], options)
+    executor._session.groupings.update(content["groupings"])
     executor._adopt(exported)
     executor._session.restore(exported.state, exported.record["rng_state"])
     return executor
@@ -128,13 +130,17 @@ class PoplarExecutor(Measured):
         self._link = Link(self._user_model, self._refresh, self.destroy) if training else None
         self._seen_version = -1
 
+    @functools.cached_property
+    def _signature(self) -> Signature:
+        return Signature(self._model.forward)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run; the first call compiles."""
         assert self._options.connection_type != ConnectionType.Never, (
             "Trying to run a model on an offline device (ConnectionType.Never): use model.compile(inputs) instead of "
             "model(inputs)"
         )
-        arguments = Signature(self._model.forward).bind(args, kwargs)
+        arguments = self._signature.bind(args, kwargs)
         if self._session.compiled is None:
             self._compile(arguments)
         elif not self._session.attached:
@@ -150,7 +156,7 @@ class PoplarExecutor(Measured):
         if self._session.compiled is not None:
             logger.warning("Call to compile() ignored: the executable is already compiled")
             return
-        self._compile(Signature(self._model.forward).bind(args, kwargs))
+        self._compile(self._signature.bind(args, kwargs))
 
     def _compile(self, arguments: Any, cache: Cache | None = None) -> None:
         self._session.compile(arguments, cache)
@@ -309,6 +315,7 @@ class PoplarExecutor(Measured):
         objects = None
         if export_model:
             objects = {"model": self._user_model, "optimizer": self._session.optimizer, "options": self._options}
+            objects["groupings"] = self._session.groupings
         state = self._session.optimizer_state() if self._training else None
         exporting.write(filename, compiled.engine, record, self._session.expected, state, objects)
 

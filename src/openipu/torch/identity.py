@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from openipu.compiler import digest
 from openipu.torch.capture import Captured
 from openipu.torch.grouping import Grouped
-from openipu.torch.updates import Training
+from openipu.torch.updates import Training, scales
 
 # What these do is a Python function of the user's, which text does not show.
 _OPAQUE = ("openipu::custom", "openipu::host_call")
@@ -30,7 +30,8 @@ def identity(
     Args:
       captured: one forward pass.
       constants: parameters and buffers that are compiled in.
-      training, anchors, groups, kept, traps: as `assemble` takes them.
+      anchors: names of tensors that become outputs, with the operations they are of.
+      training, groups, kept, traps: as `assemble` takes them.
     """
     graphs = [*_graphs(captured.graph)]
     if any(_opaque(node) for graph in graphs for node in graph.nodes):
@@ -43,7 +44,8 @@ def identity(
     if training is not None:
         rule = training.optimizer
         parts += [rule.kind, repr(sorted(rule.structure.items())), repr(rule.nesterov), repr(sorted(rule.constant))]
-        parts += [repr(rule.automatic), training.loss.name, repr(sorted(training.rows.items())), repr(training.mean)]
+        parts += [repr(rule.automatic), repr(scales(rule)), training.loss.name, repr(training.mean)]
+        parts += [repr(sorted(training.rows.items()))]
     parts += [repr(list(anchors)), repr(sorted(groups.items())), repr(sorted(kept)), repr(traps)]
     return digest(*parts)
 

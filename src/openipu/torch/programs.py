@@ -110,6 +110,7 @@ def assemble(
     hyper = updates.named_hyper(training.optimizer, training.rows, initial[HYPER]) if training is not None else {}
     anchoring.check(anchors, [*inside, *(n.removeprefix(PREFIX) for n in values), *kept_on_device, *hyper])
     watch = [nodes[n] for n in anchors if n in nodes]
+    placed = [f"{n} of {nodes[n].name}" if n in nodes else n for n in anchors]
 
     def named(shared_values: Sequence[jax.Array], local_values: Sequence[jax.Array]) -> dict[str, Any]:
         pairs = (*zip((*shared, *states), shared_values, strict=True), *zip(local, local_values, strict=True))
@@ -180,7 +181,7 @@ def assemble(
         update=update if training is not None else None,
         finish=finish if traps else None,
         needs_key=captured.needs_key,
-        identity=identity(captured, constants, training, anchors, groups, kept, traps),
+        identity=identity(captured, constants, training, placed, groups, kept, traps),
     )
     return ModuleProgram(program, (*shared, *states), tuple(local), initial, len(captured.outputs), tuple(inside))
 

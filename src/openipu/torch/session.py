@@ -324,7 +324,8 @@ class Session:
 
 def _cache(options: Options) -> Cache | None:
     """The folder of executables that the options or OPENIPU_CACHE name."""
-    folder = options._Popart.options.get("cachePath") or environment.cache_dir()
+    # An empty path is what `enableExecutableCaching(None)` leaves: the program's word goes before the environment's.
+    folder = options._Popart.options.get("cachePath", environment.cache_dir())
     if folder and uses_ipu_model(options):
         logger.warning("enableExecutableCaching doesn't work with the IPU model")
         return None

@@ -128,7 +128,7 @@ def updated(
     ready = [g.astype(jnp.promote_types(g.dtype, jnp.float32)) for g in gradients.values()]
     if optimizer.automatic is not None:
         ready = [g / loss_scale(training, current).astype(g.dtype) for g in ready]
-    elif _scales(optimizer):
+    elif scales(optimizer):
         ready = [g * (1 / hyper[0, -1]).astype(g.dtype) for g in ready]
     if np.isfinite(optimizer.structure["max_grad_norm"]):
         ready = optim_rules.clip(ready, optimizer.structure["max_grad_norm"])
@@ -149,6 +149,6 @@ def updated(
     return made | loss_scaling.advanced(current, hyper[0, -1], sums[-1], optimizer.automatic)
 
 
-def _scales(optimizer: Description) -> bool:
+def scales(optimizer: Description) -> bool:
     """Whether the loss is, or may become, scaled."""
     return optimizer.loss_scaling != 1.0 or "loss_scaling" not in optimizer.constant

@@ -120,6 +120,10 @@ def _concatenate(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
 def _dot_general(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     lhs, rhs = (rewriter.stored(atom) for atom in eqn.invars)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = eqn.params["dimension_numbers"]
+    if lhs.permuted and _is_matrix_product(rhs, rhs_contract, lhs, lhs_contract):
+        # The other way round it is a plain product of matrices as they are stored.
+        swapped = ((rhs.position[rhs_contract[0]],), (lhs.position[lhs_contract[0]],)), ((), ())
+        return rewriter.emit_like(eqn, [rhs.atom, lhs.atom], (1, 0), dimension_numbers=swapped)
     if lhs.permuted and lhs.order[-1] not in lhs_contract and len(lhs.order) - 1 in lhs_contract:
         # XLA's fast matrix product wants the left operand's summed dimension last; a transpose is the lesser cost.
         lhs = Stored(rewriter.plain(eqn.invars[0]), identity(len(lhs.order)))
@@ -134,6 +138,13 @@ def _dot_general(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     first, second = len(lhs_batch), len(lhs_batch) + len(lhs_free)
     order = (*range(first), *(first + d for d in lhs_free), *(second + d for d in rhs_free))
     return rewriter.emit_like(eqn, [lhs.atom, rhs.atom], order, dimension_numbers=numbers)
+
+
+def _is_matrix_product(lhs: Stored, lhs_contract: Order, rhs: Stored, rhs_contract: Order) -> bool:
+    """Whether two matrices, as they are stored, are rows and columns: the product that XLA computes fastest."""
+    if len(lhs.order) != 2 or len(rhs.order) != 2 or len(lhs_contract) != 1:
+        return False
+    return lhs.order[1] == lhs_contract[0] and rhs.order[0] == rhs_contract[0]
 
 
 def _reshape(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:

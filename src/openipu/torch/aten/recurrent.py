@@ -28,8 +28,23 @@ class Weights:
     projection: jax.Array | None = None
 
 
-# A cell: (input's share of the gates at one time, state, weights) -> state; the first of a state is the output.
-Cell = Callable[[jax.Array, tuple, Weights], tuple]
+# A cell: (gates, hidden state's share of the gates, state, weights) -> state; the first of a state is the output.
+Step = Callable[[jax.Array, jax.Array, tuple, Weights], tuple]
+
+
+@attrs.frozen
+class Cell:
+    """What happens at one time.
+
+    Attributes:
+      step: from one state to the next.
+      gates: the share of the gates that does not depend on the state, from the inputs' and the hidden state's bias.
+      share: the part of the gates' gradient that is the gradient of the hidden state's share.
+    """
+
+    step: Step
+    gates: Callable[[jax.Array, jax.Array | None], jax.Array]
+    share: Callable[[jax.Array], jax.Array]
 
 
 def _dense(x: jax.Array, weight: jax.Array, bias: jax.Array | None) -> jax.Array:
@@ -37,44 +52,102 @@ def _dense(x: jax.Array, weight: jax.Array, bias: jax.Array | None) -> jax.Array
     return product if bias is None else product + bias
 
 
-def _lstm_cell(gates: jax.Array, state: tuple, weights: Weights) -> tuple:
-    hidden, cell = state
-    gates = gates + _dense(hidden, weights.hidden, weights.hidden_bias)
-    enter, forget, new, out = jnp.split(gates, 4, axis=-1)
-    cell = lax.logistic(forget) * cell + lax.logistic(enter) * jnp.tanh(new)
+def _biased(gates: jax.Array, bias: jax.Array | None) -> jax.Array:
+    return gates if bias is None else gates + bias
+
+
+def _lstm_step(gates: jax.Array, share: jax.Array, state: tuple, weights: Weights) -> tuple:
+    enter, forget, new, out = jnp.split(gates + share, 4, axis=-1)
+    cell = lax.logistic(forget) * state[1] + lax.logistic(enter) * jnp.tanh(new)
     hidden = lax.logistic(out) * jnp.tanh(cell)
     if weights.projection is not None:
         hidden = _dense(hidden, weights.projection, None)
     return hidden, cell
 
 
-def _gru_cell(gates: jax.Array, state: tuple, weights: Weights) -> tuple:
+def _gru_step(gates: jax.Array, share: jax.Array, state: tuple, weights: Weights) -> tuple:
     (hidden,) = state
-    reset, update, new = jnp.split(gates, 3, axis=-1)
-    reset_h, update_h, new_h = jnp.split(_dense(hidden, weights.hidden, weights.hidden_bias), 3, axis=-1)
+    reset, update, new, new_bias = jnp.split(gates, 4, axis=-1)
+    reset_h, update_h, new_h = jnp.split(share, 3, axis=-1)
     update = lax.logistic(update + update_h)
-    new = jnp.tanh(new + lax.logistic(reset + reset_h) * new_h)
+    new = jnp.tanh(new + lax.logistic(reset + reset_h) * (new_h + new_bias))
     return (new + update * (hidden - new),)
 
 
-def _plain_cell(activation: Callable) -> Cell:
-    def cell(gates: jax.Array, state: tuple, weights: Weights) -> tuple:
-        return (activation(gates + _dense(state[0], weights.hidden, weights.hidden_bias)),)
+def _gru_gates(gates: jax.Array, bias: jax.Array | None) -> jax.Array:
+    """With a fourth part: the reset gate scales the hidden state's share of the new value, its bias included."""
+    size = gates.shape[-1] // 3
+    parts = jnp.zeros(3 * size, gates.dtype) if bias is None else bias
+    last = jnp.broadcast_to(parts[2 * size :], (*gates.shape[:-1], size))
+    return jnp.concatenate([gates[..., : 2 * size] + parts[: 2 * size], gates[..., 2 * size :], last], axis=-1)
 
-    return cell
+
+def _gru_share(gradient: jax.Array) -> jax.Array:
+    size = gradient.shape[-1] // 4
+    return jnp.concatenate([gradient[..., : 2 * size], gradient[..., 3 * size :]], axis=-1)
+
+
+def _plain_cell(activation: Callable) -> Cell:
+    def step(gates: jax.Array, share: jax.Array, state: tuple, weights: Weights) -> tuple:
+        return (activation(gates + share),)
+
+    return Cell(step, _biased, lambda gradient: gradient)
+
+
+_LSTM = Cell(_lstm_step, _biased, lambda gradient: gradient)
+_GRU = Cell(_gru_step, _gru_gates, _gru_share)
 
 
 def _run(cell: Cell, x: jax.Array, state: tuple, weights: Weights, reverse: bool) -> tuple[jax.Array, tuple]:
     """One direction of one layer over [time, batch, features]."""
-    # One large product for all times is cheaper than one at each step.
-    gates = _dense(x, weights.inputs, weights.input_bias)
+    # One large product for all times is cheaper than one at each step; so is its gradient.
+    gates = cell.gates(_dense(x, weights.inputs, weights.input_bias), weights.hidden_bias)
 
-    def step(state: tuple, now: jax.Array) -> tuple:
-        state = cell(now, state, weights)
-        return state, state[0]
+    def scan(gates: jax.Array, state: tuple, projection: Any, hidden: jax.Array) -> tuple[jax.Array, tuple]:
+        # Each way the weights are stored as the product reads them fastest, once for all times.
+        transposed = hidden.T
 
-    last, outputs = lax.scan(step, state, gates, reverse=reverse)
-    return outputs, last
+        def step(state: tuple, now: jax.Array) -> tuple:
+            share = _product(state[0], hidden, transposed)
+            state = cell.step(now, share, state, attrs.evolve(weights, projection=projection))
+            return state, state[0]
+
+        last, outputs = lax.scan(step, state, gates, reverse=reverse)
+        return outputs, last
+
+    layer = jax.custom_vjp(scan)
+
+    def forward(gates: jax.Array, state: tuple, projection: Any, hidden: jax.Array) -> tuple:
+        made, back = jax.vjp(lambda g, s, p: scan(g, s, p, hidden), gates, state, projection)
+        return made, (back, made[0], state[0])
+
+    def backward(kept: tuple, cotangents: tuple) -> tuple:
+        back, outputs, first = kept
+        of_gates, of_state, of_projection = back(cotangents)
+        before = [outputs[1:], first[None]] if reverse else [first[None], outputs[:-1]]
+        share = cell.share(of_gates)
+        of_hidden = lax.dot_general(share, jnp.concatenate(before), (((0, 1), (0, 1)), ((), ())))
+        return of_gates, of_state, of_projection, of_hidden
+
+    layer.defvjp(forward, backward)
+    return layer(gates, state, weights.projection, weights.hidden)
+
+
+@jax.custom_vjp
+def _product(x: jax.Array, weight: jax.Array, transposed: jax.Array) -> jax.Array:
+    """Multiplies with the transpose of a weight that has no gradient here."""
+    return lax.dot(x, transposed)
+
+
+def _product_forward(x: jax.Array, weight: jax.Array, transposed: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return lax.dot(x, transposed), weight
+
+
+def _product_backward(weight: jax.Array, cotangent: jax.Array) -> tuple[jax.Array, None, None]:
+    return lax.dot(cotangent, weight), None, None
+
+
+_product.defvjp(_product_forward, _product_backward)
 
 
 def _layers(
@@ -134,7 +207,7 @@ def _drops(node: Node) -> bool:
 
 @op(aten.lstm.input, random=_drops)
 def _lstm(context: Context, x: jax.Array, states: Arrays, params: Arrays, *settings: Any) -> tuple[jax.Array, ...]:
-    return _layers(context, _lstm_cell, x, states, params, *settings)
+    return _layers(context, _LSTM, x, states, params, *settings)
 
 
 def _single_state(cell: Cell) -> Callable:
@@ -144,6 +217,6 @@ def _single_state(cell: Cell) -> Callable:
     return run
 
 
-op(aten.gru.input, random=_drops)(_single_state(_gru_cell))
+op(aten.gru.input, random=_drops)(_single_state(_GRU))
 op(aten.rnn_tanh.input, random=_drops)(_single_state(_plain_cell(jnp.tanh)))
 op(aten.rnn_relu.input, random=_drops)(_single_state(_plain_cell(relu)))

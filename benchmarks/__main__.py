@@ -10,16 +10,17 @@ KERAS = table.Suite(
     title="Keras fit from NumPy",
     module="benchmarks.worker",
     names={key: case.name for key, case in models.CASES.items()},
-    peers=("openipu", "keras-tf spe 1", "keras-tf spe 200", "keras-jax"),
+    peers=dict.fromkeys(models.CASES, ("openipu", "keras-tf spe 1", "keras-tf spe 200", "keras-jax")),
     file="keras.json",
 )
 TORCH = table.Suite(
     title="PopTorch training from its DataLoader",
     module="benchmarks.torch_worker",
     names={key: case.name for key, case in torch_models.CASES.items()},
-    peers=("openipu", "torch eager", "torch.compile"),
-    optional=("torch.compile",),
+    peers={key: ("openipu", *case.peers) for key, case in torch_models.CASES.items()},
     file="torch.json",
+    # Without a C++ compiler there is none.
+    optional="torch.compile",
 )
 
 
@@ -44,7 +45,7 @@ def replicas(console: Console) -> dict:
 @click.option("--only", type=click.Choice([*KERAS.names, *TORCH.names]), multiple=True, help="Only these models.")
 def main(rounds: int, only: tuple[str, ...]) -> None:
     """Measure openipu beside stock Keras and stock PyTorch on this machine."""
-    console = Console(width=140)
+    console = Console(width=130)
     for suite in (KERAS, TORCH):
         keys = [key for key in suite.names if not only or key in only]
         if not keys:

@@ -19,9 +19,9 @@ RESULTS = pathlib.Path(__file__).parent / "results"
 _CACHES = ("OPENIPU_CACHE", "POPTORCH_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
 _COLUMNS = {
     "us_per_step": ("µs/step", "{:.0f}"),
+    "ratio": ("ratio", "{:.2f}"),
     "cpu_us_per_step": ("CPU µs/step", "{:.0f}"),
-    "ratio": ("ratio to openipu", "{:.2f}"),
-    "cpu_ratio": ("CPU ratio", "{:.2f}"),
+    "cpu_ratio": ("ratio", "{:.2f}"),
     "first_execution_s": ("first call s", "{:.2f}"),
     "peak_rss_mib": ("peak MiB", "{:.0f}"),
     "loss": ("loss", "{:.4f}"),
@@ -37,17 +37,17 @@ class Suite:
       title: of the table.
       module: what `python -m` runs for one model and one peer; it prints the figures as JSON in its last line.
       names: what the table calls the models, by key.
-      peers: openipu, and what it is compared with.
-      optional: peers that a machine need not have.
+      peers: openipu, and what it is compared with, by key.
       file: where the figures are written.
+      optional: what the name of a peer begins with that a machine need not have.
     """
 
     title: str
     module: str
     names: dict[str, str]
-    peers: tuple[str, ...]
+    peers: dict[str, tuple[str, ...]]
     file: str
-    optional: tuple[str, ...] = ()
+    optional: str | None = None
 
 
 def call(module: str, *arguments: str) -> subprocess.CompletedProcess:
@@ -68,9 +68,9 @@ def figures_of(done: subprocess.CompletedProcess, what: str) -> dict:
 
 def run(suite: Suite, keys: list[str], rounds: int, console: Console) -> dict:
     """Measures the models with all peers, prints the table, and writes and returns the figures."""
-    measured: dict = {key: {peer: [] for peer in suite.peers} for key in keys}
+    measured: dict = {key: {peer: [] for peer in suite.peers[key]} for key in keys}
     with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("measuring", total=rounds * len(keys) * len(suite.peers))
+        task = progress.add_task("measuring", total=rounds * sum(map(len, measured.values())))
         for _ in range(rounds):
             for key in keys:
                 for peer, rows in measured[key].items():
@@ -80,6 +80,10 @@ def run(suite: Suite, keys: list[str], rounds: int, console: Console) -> dict:
                     progress.advance(task)
     summary = {key: _summary({peer: _best(rows) for peer, rows in measured[key].items()}) for key in keys}
     console.print(_table(suite, summary, rounds))
+    for key in keys:
+        for peer, row in summary[key]["rows"].items():
+            if "unavailable" in row:
+                console.print(f"{peer} is not available for {key}: {row['unavailable']}")
     return summary
 
 
@@ -92,7 +96,7 @@ def write(summary: dict, file: str, console: Console) -> None:
 
 def _measure(suite: Suite, key: str, peer: str) -> dict:
     done = call(suite.module, key, peer)
-    if done.returncode and peer in suite.optional:
+    if done.returncode and suite.optional is not None and peer.startswith(suite.optional):
         return {"unavailable": (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1][:200]}
     return figures_of(done, f"{peer} on {key}")
 
@@ -116,15 +120,16 @@ def _table(suite: Suite, summary: dict, rounds: int) -> Table:
     given = {name for part in summary.values() for row in part["rows"].values() for name in row}
     columns = {name: column for name, column in _COLUMNS.items() if name in given}
     table = Table(title=f"{suite.title}, {platform.machine()}, {os.cpu_count()} cores, best of {rounds} rounds")
-    for heading in ("model", "peer", *(heading for heading, _ in columns.values())):
-        table.add_column(heading, justify="left" if heading in ("model", "peer") else "right")
+    table.add_column("model and peers (ratios are to openipu)", no_wrap=True)
+    for heading, _ in columns.values():
+        table.add_column(heading, justify="right")
     for key, part in summary.items():
+        table.add_row(suite.names[key])
         for peer, row in part["rows"].items():
-            name = suite.names[key] if peer == "openipu" else ""
             if "unavailable" in row:
-                table.add_row(name, f"{peer} not available: {row['unavailable']}")
-            else:
-                table.add_row(name, peer, *(form.format(row[column]) for column, (_, form) in columns.items()))
+                table.add_row(f"  {peer}: not available")
+                continue
+            table.add_row(f"  {peer}", *(form.format(row[name]) for name, (_, form) in columns.items()))
         speedup = part["speedup_over_best_peer"]
-        table.add_row("", f"[bold]openipu is {speedup:.2f}x the best peer[/bold]", end_section=True)
+        table.add_row(f"  [bold]openipu is {speedup:.2f}x the best peer[/bold]", end_section=True)
     return table

@@ -18,7 +18,8 @@ class Case:
       calls: calls of the executor in an epoch.
       optimizer: its name in `torch.optim` and in `poptorch.optim`.
       rates: its hyperparameters.
-      only_poptorch: what only PopTorch's takes.
+      scaled: whether PopTorch scales the loss and keeps the optimizer's state in float32, as float16 needs.
+      peers: what it is compared with; a word at the end is the type of stock PyTorch's weights and inputs.
     """
 
     name: str
@@ -29,7 +30,8 @@ class Case:
     rates: dict[str, float]
     accumulation: int = 1
     replicas: int = 1
-    only_poptorch: dict[str, Any] = attrs.field(factory=dict)
+    scaled: bool = False
+    peers: tuple[str, ...] = ("torch eager", "torch.compile")
 
     @property
     def batch(self) -> int:
@@ -44,20 +46,22 @@ class Case:
 
 CASES = {
     "classifier": Case(
-        "course classifier, batch 16, SGD momentum, deviceIterations(50)", 16, 50, 6, "SGD",
+        "course classifier, batch 16, SGD, 50 iterations a call", 16, 50, 6, "SGD",
         {"lr": 0.001, "momentum": 0.9},
     ),
     "transformer": Case(
-        "transformer of 3 layers on 4 IPUs, batch 8x8, AdamW, deviceIterations(2)", 8, 2, 20, "AdamW", {"lr": 0.003},
+        "transformer on 4 IPUs, batch 8x8, AdamW", 8, 2, 20, "AdamW", {"lr": 0.003},
         accumulation=8,
     ),
     "torch-lstm": Case(
-        "LSTM 64 over 28x28 on 2 replicas, batch 2x2x16, Adam, deviceIterations(10)", 16, 10, 7, "Adam", {"lr": 0.003},
+        "LSTM 64 on 2 replicas, batch 2x2x16, Adam", 16, 10, 7, "Adam", {"lr": 0.003},
         accumulation=2, replicas=2,
     ),
     "half": Case(
-        "MLP 128 in float16, batch 32, AdamW, deviceIterations(39)", 32, 39, 4, "AdamW", {"lr": 0.001},
-        only_poptorch={"loss_scaling": 128.0},
+        "MLP 128 in float16, batch 32, AdamW", 32, 39, 4, "AdamW", {"lr": 0.001},
+        scaled=True,
+        # In float16 stock AdamW makes weights that are not numbers: its epsilon is 0 there.
+        peers=("torch eager bfloat16", "torch.compile bfloat16", "torch eager float32"),
     ),
 }  # fmt: skip
 

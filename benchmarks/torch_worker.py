@@ -23,11 +23,10 @@ def poptorch_epochs(case: Case, model: torch.nn.Module, dataset: torch.utils.dat
     options.Training.gradientAccumulation(case.accumulation)
     options.showCompilationProgressBar(False)
     loader = poptorch.DataLoader(options, dataset, batch_size=case.micro_batch, drop_last=True)
-    more = {**case.only_poptorch}
-    if "loss_scaling" in more:
-        more |= dict.fromkeys(
-            ("first_order_momentum_accum_type", "second_order_momentum_accum_type"), torch.float32
-        )
+    more = {}
+    if case.scaled:
+        wide = ("first_order_momentum_accum_type", "second_order_momentum_accum_type")
+        more = {"loss_scaling": 128.0, **dict.fromkeys(wide, torch.float32)}
     optimizer = getattr(poptorch.optim, case.optimizer)(model.parameters(), **case.rates, **more)
     training = poptorch.trainingModel(model, options, optimizer)
 
@@ -70,13 +69,18 @@ def quality(model: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor) 
 def main(key: str, peer: str) -> None:
     case = torch_models.CASES[key]
     train, test = torch_models.data(key)
+    dtype = getattr(torch, peer.split()[-1], None)
+    if isinstance(dtype, torch.dtype):
+        train, test = ((x.to(dtype), y) for x, y in (train, test))
     started = time.perf_counter()
     model = torch_models.build(key)
+    if isinstance(dtype, torch.dtype):
+        model = model.to(dtype)
     dataset = torch.utils.data.TensorDataset(*train)
     if peer == "openipu":
         epoch, finish = poptorch_epochs(case, model, dataset)
     else:
-        epoch, finish = torch_epochs(case, model, dataset, peer == "torch.compile")
+        epoch, finish = torch_epochs(case, model, dataset, peer.startswith("torch.compile"))
 
     moments: list[float] = []
     epochs: list[float] = []

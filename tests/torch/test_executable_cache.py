@@ -1,11 +1,15 @@
 """PopTorch's executable cache: found again, told apart, and exactly as good as compiling."""
 
+import jax
 import pytest
 import torch
 from torch import nn
 
 import poptorch
+from openipu.compiler import Cache
 from openipu.compiler.loaded import Loaded
+from openipu.errors import UnsupportedError
+from openipu.torch.arguments import Signature
 from openipu.torch.custom_ops import register_custom_op
 
 X = torch.linspace(-1, 1, 24).reshape(8, 3)
@@ -114,46 +118,58 @@ def test_weights_are_no_part_of_the_program(options):
     assert not torch.equal(first(X), second(X))
 
 
+class Found(Exception):
+    """Carries the key that was looked for."""
+
+
+class Asked(Cache):
+    """A cache that ends compilation before it begins: capture and key are all that is wanted."""
+
+    def load(self, key):
+        raise Found(key)
+
+
+def key_of(executor, *inputs):
+    """The key an executor looks for when it compiles."""
+    with pytest.raises(Found) as caught:
+        executor._compile(Signature(executor._model.forward).bind(inputs, {}), Asked("nowhere"))
+    return caught.value.args[0]
+
+
 def test_modules_that_differ_are_told_apart(options, files):
     different = [{}, {"width": 5}, {"factor": 2.0}, {"chosen": (2, 1, 0)}, {"offset": 1.0}]
-    for count, how in enumerate(different, 1):
-        model = net(**how)
-        executor = poptorch.inferenceModel(model, options())
-        torch.testing.assert_close(executor(X), model(X))
-        assert not loaded(executor) and len(files()) == count, how
-    shorter = poptorch.inferenceModel(net(), options())
-    shorter(X[:4])
-    half = poptorch.inferenceModel(net().half(), options())
-    half.compile(X.half())
-    assert not loaded(shorter) and not loaded(half)
+    keys = [key_of(poptorch.inferenceModel(net(**how)), X) for how in different]
+    keys += [key_of(poptorch.inferenceModel(net()), X[:4]), key_of(poptorch.inferenceModel(net().half()), X.half())]
+    assert len(set(keys)) == len(keys)
+    assert key_of(poptorch.inferenceModel(net(seed=9)), X) == keys[0]
+    # That key is the name of the file.
+    poptorch.inferenceModel(net(), options()).compile(X)
+    assert files() == [f"{keys[0]}.popef"]
 
 
-def test_options_that_change_the_program_are_told_apart(options, files):
-    def chosen(change):
-        made = options()
-        change(made)
-        return made
-
+def test_options_that_change_the_program_are_told_apart():
+    summed = poptorch.ReductionType.Sum
     changes = [
         lambda o: None,
         lambda o: o.deviceIterations(2),
         lambda o: o.replicationFactor(2),
         lambda o: o.Training.gradientAccumulation(2),
-        lambda o: o.Training.gradientAccumulation(2).accumulationAndReplicationReductionType(
-            poptorch.ReductionType.Sum
-        ),
-        lambda o: o.outputMode(poptorch.OutputMode.All).deviceIterations(2),
+        lambda o: o.Training.gradientAccumulation(2).accumulationAndReplicationReductionType(summed),
+        lambda o: o.deviceIterations(2).outputMode(poptorch.OutputMode.All),
         lambda o: o.anchorTensor("gradient", "Gradient___second.bias"),
+        # A name and a seed are no part of the program.
+        lambda o: o.modelName("mine").randomSeed(5),
     ]
-    for count, change in enumerate(changes, 1):
-        poptorch.trainingModel(net(), chosen(change)).compile(X, Y)
-        assert len(files()) == count
-    # Names and seeds are no part of it.
-    poptorch.trainingModel(net(), chosen(lambda o: o.modelName("mine").randomSeed(5))).compile(X, Y)
-    assert len(files()) == len(changes)
+    keys = []
+    for change in changes:
+        chosen = poptorch.Options()
+        change(chosen)
+        keys.append(key_of(poptorch.trainingModel(net(), chosen), X, Y))
+    assert keys.pop() == keys[0]
+    assert len(set(keys)) == len(keys)
 
 
-def test_optimizers_that_differ_in_structure_are_told_apart(options, files):
+def test_optimizers_that_differ_in_structure_are_told_apart():
     optim = poptorch.optim
     different = [
         lambda p: optim.SGD(p, lr=0.1),
@@ -162,11 +178,14 @@ def test_optimizers_that_differ_in_structure_are_told_apart(options, files):
         lambda p: optim.SGD([{"params": p[:2]}, {"params": p[2:], "lr": 0.2}], lr=0.1),
         lambda p: optim.Adam(p, lr=0.1),
         lambda p: optim.LAMB(p, lr=0.1, max_weight_norm=10.0),
+        # Other numbers are no other structure.
+        lambda p: optim.SGD(p, lr=0.3),
     ]
-    for count, make in enumerate(different, 1):
-        model = net()
-        poptorch.trainingModel(model, options(), make([*model.parameters()])).compile(X, Y)
-        assert len(files()) == count
+    models = [net() for _ in different]
+    made = [make([*model.parameters()]) for make, model in zip(different, models, strict=True)]
+    keys = [key_of(poptorch.trainingModel(m, None, o), X, Y) for m, o in zip(models, made, strict=True)]
+    assert keys.pop() == keys[0]
+    assert len(set(keys)) == len(keys)
 
 
 def test_numbers_that_may_change_are_no_part_of_the_program(options):
@@ -251,6 +270,30 @@ def test_the_software_model_is_not_cached_and_says_so(options, files, monkeypatc
     torch.testing.assert_close(poptorch.inferenceModel(model, options().useIpuModel(True))(X), model(X))
     assert said == ["enableExecutableCaching doesn't work with the IPU model"]
     assert files() == []
+
+
+def test_what_may_come_from_the_cache_of_jax_is_not_kept(options, files, tmp_path, caplog):
+    # XLA cannot store what it has not compiled itself: it would fail where it is loaded, when it runs.
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path / "jax"))
+    try:
+        model = net()
+        executor = poptorch.inferenceModel(model, options())
+        torch.testing.assert_close(executor(X), model(X))
+        with pytest.raises(UnsupportedError, match="JAX_COMPILATION_CACHE_DIR"):
+            executor.save(str(tmp_path / "file"))
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    assert files() == [] and "JAX_COMPILATION_CACHE_DIR" in caplog.text
+
+
+def test_what_was_found_can_be_saved(options, tmp_path):
+    for again in (False, True):
+        executor = poptorch.inferenceModel(net(), options())
+        result = executor(X)
+        assert loaded(executor) is again
+    executor.save(str(tmp_path / "file"))
+    assert torch.equal(poptorch.load(str(tmp_path / "file"))(X), result)
 
 
 def test_a_broken_file_is_compiled_again(options, files, tmp_path, caplog):

@@ -22,6 +22,8 @@ from openipu.program.replica import AXIS
 
 log = logging.getLogger("openipu.cache")
 
+_JAX = "it may come from JAX's own cache (JAX_COMPILATION_CACHE_DIR=%s), and what comes from there cannot be stored"
+
 
 @attrs.frozen(eq=False)
 class Executable:
@@ -105,6 +107,13 @@ def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
 
 
 def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
+    if (folder := loaded.jax_cache()) is not None:
+        log.warning(
+            "The executable of %s is not kept in the cache: %s. Use one of the two.",
+            executable.program.name,
+            _JAX % folder,
+        )
+        return executable
     data = loaded.serialise(executable.call)
     if data is None:
         log.info("%s prints from the device, so its executable is not kept in the cache.", executable.program.name)
@@ -119,6 +128,11 @@ def _header(executable: Executable) -> dict[str, Any]:
 
 def export(executable: Executable) -> bytes:
     """An executable as an entry of a cache, for a file of its own."""
+    folder = loaded.jax_cache()
+    if folder is not None and not isinstance(executable.call, loaded.Loaded):
+        raise UnsupportedError(
+            f"The executable of {executable.program.name} cannot be stored: {_JAX % folder}. Unset it."
+        )
     key = key_of(executable.program, executable.plan, executable.rows)
     data = loaded.serialise(executable.call) if key is not None else None
     if data is None:

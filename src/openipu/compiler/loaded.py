@@ -24,11 +24,13 @@ class Loaded:
 
     Attributes:
       executable: XLA's.
+      data: the bytes it was made of. What XLA makes of a loaded executable cannot always be loaded again.
       shapes: of the results.
       shardings: where each group of results is.
     """
 
     executable: Any
+    data: bytes = attrs.field(repr=False)
     shapes: Shapes
     shardings: tuple[Sharding, ...]
 
@@ -42,14 +44,19 @@ class Loaded:
 def serialise(call: Any) -> bytes | None:
     """The bytes of an executable that was compiled or loaded; None if it calls back into this process."""
     if isinstance(call, Loaded):
-        return call.executable.serialize()
+        return call.data
     text = call.as_text()
     return None if text is None or _CALLBACK in text else call.runtime_executable().serialize()
 
 
+def jax_cache() -> str | None:
+    """The folder of JAX's own cache, if it has one: what comes from there runs, but cannot be stored again."""
+    return jax.config.jax_compilation_cache_dir if jax.config.jax_enable_compilation_cache else None
+
+
 def load(data: bytes, devices: Sequence[Any], shapes: Shapes, shardings: tuple[Sharding, ...]) -> Loaded:
     """An executable from bytes that this library wrote; whoever calls this has checked that they are unchanged."""
-    return Loaded(devices[0].client.deserialize_executable(data, devices), shapes, shardings)
+    return Loaded(devices[0].client.deserialize_executable(data, devices), data, shapes, shardings)
 
 
 def shapes_of(compiled: jax.stages.Compiled) -> Shapes:

@@ -103,6 +103,7 @@ class Lines:
         """Say nothing more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer.join()
 
     def _speak(self) -> None:
         with self._lock:
@@ -119,6 +120,6 @@ class Lines:
 
 
 def _clock(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
+    minutes, rest = divmod(round(seconds, 1), 60)
     hours, minutes = divmod(int(minutes), 60)
     return f"{hours:02d}:{minutes:02d}:{rest:04.1f}"

@@ -21,12 +21,12 @@ class PoplarFlags(NamedTuple):
     help: Annotated[bool, Works("print all flags and end the program")] = False
     use_ipu_model: Annotated[bool, Works("run on the software model of the IPU")] = False
     ipu_model_tiles: Annotated[int, Works("tiles of the software model; -1 for as many as the hardware has")] = -1
-    use_synthetic_data: Annotated[bool, Accepted("transfer no data between host and device")] = False
+    use_synthetic_data: Annotated[bool, Works("transfer no data between host and device")] = False
     synthetic_data_categories: Annotated[
-        str, Accepted(f"kinds of data not to transfer, separated by commas: {', '.join(SYNTHETIC_DATA_CATEGORIES)}")
+        str, Works(f"kinds of data not to transfer, separated by commas: {', '.join(SYNTHETIC_DATA_CATEGORIES)}")
     ] = ""
     synthetic_data_initializer: Annotated[
-        str, Accepted("what synthetic inputs hold: random, uniform, normal or a number")
+        str, Works("what synthetic inputs hold: random, uniform, normal or a number")
     ] = ""
     executable_cache_path: Annotated[str, Works("directory of the executable cache")] = ""
     max_compilation_threads: Annotated[int, Accepted("threads of the compiler")] = -1

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from openipu import environment
 from openipu.tensorflow import seed
 from openipu.tensorflow.ipu import config
 from openipu.tensorflow.ipu.config_enums import DeviceConnectionType
@@ -17,6 +18,8 @@ def on_reset(callback: Callable[[], None]) -> None:
 
 def next_seeds(ordinal: int, replicas: int) -> list[int]:
     """The seeds of the next execution, one for every replica."""
+    if "seed" in environment.poplar_flags().synthetic_categories:
+        return [0] * replicas
     drawn = seed.draw(ordinal)
     if drawn.identical_replicas:
         return [drawn.value] * replicas

@@ -15,7 +15,7 @@ from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program, Slot, marks
 from openipu.runtime import Engine, OfflineEngine, PipelineEngine
-from openipu.tensorflow import devices
+from openipu.tensorflow import devices, synthetic
 from openipu.tensorflow.capture import Captured
 from openipu.tensorflow.variables import dtype_on_device, resident
 
@@ -49,6 +49,8 @@ class VariableProgram:
           rows: keep the data on the device in tables of so many rows.
         """
         shared, local = [resident(v) for v in self.shared], [resident(v) for v in self.local]
+        if synthetic.instead_of("parameters"):
+            shared, local = synthetic.parameters(self.program.shared), synthetic.parameters(self.program.local)
         if plan.accumulation_dtypes is not None and self.trained:
             kept = (d for d, trained in zip(plan.accumulation_dtypes, self.trained, strict=True) if trained)
             plan = attrs.evolve(plan, accumulation_dtypes=tuple(kept))
@@ -193,11 +195,6 @@ def _identity(
                 value = np.asarray(constant)
                 parts += [f"constant {value.dtype} {value.shape}", value.tobytes()]
     return digest(*parts)
-
-
-def _dimensions(shape: tf.TensorShape) -> tuple[int, ...]:
-    shape.assert_is_fully_defined()
-    return tuple(d for d in shape.as_list() if d is not None)
 
 
 def _slot(variable: tf.Variable) -> Slot:

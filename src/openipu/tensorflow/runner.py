@@ -13,7 +13,7 @@ from tensorflow.types.experimental import ConcreteFunction, PolymorphicFunction
 from openipu.compiler import progress
 from openipu.program import Plan
 from openipu.runtime import Engine, bring_all_home
-from openipu.tensorflow import collectives, devices
+from openipu.tensorflow import collectives, devices, synthetic
 from openipu.tensorflow.capture import capture
 from openipu.tensorflow.programs import assemble, compiling
 from openipu.tensorflow.variables import raw_handle
@@ -98,9 +98,13 @@ def _execute(strategy: "IPUStrategyV1", compiled: _Compiled, inputs: list[np.nda
     devices.require_attached(strategy.device_ordinal)
     replicas = engine.executable.plan.replicas
     lead = (1,) if replicas == 1 else (1, replicas)
-    feeds = engine.place([np.broadcast_to(i, (*lead, *i.shape)) for i in inputs])
-    outputs = engine.run(feeds, devices.next_seeds(strategy.device_ordinal, replicas)).outputs
-    return [np.asarray(o[0] if replicas == 1 else o[0, 0]) for o in outputs]
+    given = [np.broadcast_to(i, (*lead, *i.shape)) for i in inputs]
+    if synthetic.instead_of("parameters"):
+        given = synthetic.feeds(engine.executable.program.batch, engine.executable.plan)
+    results = engine.run(engine.place(given), devices.next_seeds(strategy.device_ordinal, replicas))
+    if synthetic.instead_of("parameters"):
+        results = synthetic.results(results)
+    return [np.asarray(o[0] if replicas == 1 else o[0, 0]) for o in results.outputs]
 
 
 def _run_in_function(strategy: "IPUStrategyV1", compiled: _Compiled, inputs: list[tf.Tensor]) -> Any:

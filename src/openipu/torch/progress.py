@@ -25,7 +25,9 @@ class GraphCompilation:
             self._bar = tqdm(total=100, desc="Graph compilation", leave=True)
             self._bar.start_t -= progress.seconds
         self._bar.set_postfix_str("" if progress.finished else progress.phase or "", refresh=False)
-        self._bar.update(100 * progress.done // len(PHASES) - self._bar.n)
+        # Drawn at once: `update` leaves out what comes soon after the last, and the phase that takes long may be that.
+        self._bar.n = 100 * progress.done // len(PHASES)
+        self._bar.refresh()
 
     def close(self) -> None:
         """Leave the line."""

@@ -160,3 +160,17 @@ def test_what_nobody_reads_is_dropped():
         return x + 1
 
     assert [eqn.primitive.name for eqn in optimise(jax.make_jaxpr(step)(_X, _W)).jaxpr.eqns] == ["add"]
+
+
+def test_a_dense_layer_after_a_convolution_multiplies_matrices_as_they_are_stored():
+    def layers(x, w, dense):
+        hidden = lax.conv_general_dilated(x, w, (1, 1), "VALID").reshape(len(x), -1)
+        return jnp.tanh(lax.dot_general(hidden, dense, (((1,), (1,)), ((), ()))))
+
+    arguments = _normal(8, 2, 4, 4), _normal(3, 2, 3, 3), _normal(5, 12)
+    check(layers, *arguments)
+    after = optimise(jax.make_jaxpr(layers)(*arguments))
+    products = [eqn for eqn in after.jaxpr.eqns if eqn.primitive.name == "dot_general"]
+    # Rows of the weights times columns of the batch, which is innermost.
+    assert products[-1].params["dimension_numbers"] == (((1,), (0,)), ((), ()))
+    assert products[-1].outvars[0].aval.shape == (5, 8)

@@ -88,6 +88,38 @@ def test_a_generator_goes_along_into_the_worker():
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_tensors_come_as_from_the_loader_of_torch(shuffle):
+    dataset = torch.utils.data.TensorDataset(torch.randn(10, 2, 3).half(), torch.arange(10))
+    torch.manual_seed(1)
+    expected = list(torch.utils.data.DataLoader(dataset, batch_size=4, shuffle=shuffle, drop_last=True))
+    torch.manual_seed(1)
+    received = list(poptorch.DataLoader(options(2), dataset, batch_size=2, shuffle=shuffle))
+    assert len(received) == len(expected) == 2
+    for ours, theirs in zip(received, expected, strict=True):
+        assert type(ours) is type(theirs)
+        assert [x.dtype for x in ours] == [x.dtype for x in theirs]
+        assert all(map(torch.equal, ours, theirs))
+    # A batch is the program's own: what it does with it does not reach the dataset.
+    before = dataset.tensors[0].clone()
+    for pictures, _ in received:
+        pictures.zero_()
+    assert torch.equal(dataset.tensors[0], before)
+
+
+def test_a_dataset_that_loads_its_samples_in_its_own_way_is_asked_for_each():
+    class Negated(torch.utils.data.TensorDataset):
+        def __getitem__(self, index):
+            return tuple(-value for value in super().__getitem__(index))
+
+    loader = poptorch.DataLoader(options(2), Negated(torch.arange(4)), batch_size=2)
+    assert [x.tolist() for (x,) in loader] == [[0, -1, -2, -3]]
+
+    plain = torch.utils.data.TensorDataset(torch.arange(4))
+    loader = poptorch.DataLoader(options(2), plain, batch_size=2, collate_fn=lambda samples: len(samples))
+    assert list(loader) == [4]
+
+
 def test_rebatching_loses_one_batch_in_all_instead_of_one_per_worker():
     found = {}
     for mode in (Mode.Async, Mode.AsyncRebatched):

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, prefetch
-from openipu.tensorflow import devices
+from openipu.tensorflow import devices, synthetic
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
 from openipu.tensorflow.keras import planning, stages
@@ -65,7 +65,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         callbacks, add_history=True, add_progbar=verbose != 0, model=model,
         verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
     )  # fmt: skip
-    compiled = compile_mode(model, "train", source, plan, tables=True)
+    compiled = compile_mode(model, "train", source, plan, tables=not synthetic.instead_of("infeed"))
     model.stop_training = False
     callbacks.on_train_begin()
     first_epoch = keras.resume(model, first_epoch, steps.count)
@@ -146,7 +146,10 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     if reset_metrics:
         model.reset_metrics()
     devices.require_attached(model._ipu.strategy.device_ordinal)
-    results = compiled.run(model, compiled.engine.place(next(source.blocks(1))))
+    feeds = next(source.blocks(1))
+    if synthetic.instead_of("infeed"):
+        feeds = synthetic.feeds(compiled.engine.executable.program.batch, compiled.engine.executable.plan)
+    results = compiled.run(model, compiled.engine.place(feeds))
     if mode == "predict":
         return _pack(compiled, [np.asarray(o)[0] for o in results.outputs])
     logs = all_logs.of_execution(model, compiled, results)
@@ -207,6 +210,10 @@ def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps,
     devices.require_attached(model._ipu.strategy.device_ordinal)
     engine, plan = compiled.engine, compiled.engine.executable.plan
     executions = steps.count // steps.per_execution
+    if synthetic.instead_of("infeed"):
+        made = engine.place(synthetic.feeds(engine.executable.program.batch, plan))
+        yield itertools.repeat(made, executions * epochs)
+        return
     blocks = source.blocks
     tables = None
     if isinstance(engine, Engine) and engine.executable.rows is not None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from openipu.compiler import on_one_device, progress
 from openipu.program import OutputMode, Plan
 from openipu.runtime import Engine, Results
-from openipu.tensorflow import devices
+from openipu.tensorflow import devices, synthetic
 from openipu.tensorflow.capture import Captured, capture
 from openipu.tensorflow.keras import stages
 from openipu.tensorflow.keras.data import Source
@@ -33,7 +33,8 @@ class Compiled:
     def run(self, model: Any, feeds: list) -> Results:
         """One execution on the model's device."""
         seeds = devices.next_seeds(model._ipu.strategy.device_ordinal, self.engine.executable.plan.replicas)
-        return self.engine.run(feeds, seeds)
+        results = self.engine.run(feeds, seeds)
+        return synthetic.results(results) if synthetic.instead_of("outfeed") else results
 
 
 def compile_mode(model: Any, mode: str, source: Source, plan: Plan, tables: bool = False) -> Compiled:

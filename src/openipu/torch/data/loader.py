@@ -12,6 +12,7 @@ from openipu.torch.data import items
 from openipu.torch.data.accessor import AsynchronousDataAccessor
 from openipu.torch.data.forking import quiet_fork
 from openipu.torch.data.partition import Partition
+from openipu.torch.data.rows import gather
 from openipu.torch.enums import DataLoaderMode
 from openipu.torch.exceptions import Error
 from openipu.torch.logger import logger
@@ -126,7 +127,7 @@ class DataLoader(torch.utils.data.DataLoader):
         if isinstance(self.dataset, Partition):
             self.dataset.new_epoch()
         with quiet_fork():
-            batches = super().__iter__()
+            batches = gather(self, super().__iter__())
         if self._user_sampler and not self._rebatches and self._batches_per_call > 1:
             return items.groups(batches, self._batches_per_call, keep_rest=not self._drop_last)
         return batches

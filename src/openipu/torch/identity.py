@@ -45,7 +45,7 @@ def identity(
         rule = training.optimizer
         parts += [rule.kind, repr(sorted(rule.structure.items())), repr(rule.nesterov), repr(sorted(rule.constant))]
         parts += [repr(rule.automatic), repr(scales(rule)), training.loss.name, repr(training.mean)]
-        parts += [repr(sorted(training.rows.items()))]
+        parts += [repr(list(training.rows.items()))]
     parts += [repr(list(anchors)), repr(sorted(groups.items())), repr(sorted(kept)), repr(traps)]
     return digest(*parts)
 

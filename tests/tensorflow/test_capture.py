@@ -46,9 +46,25 @@ def test_without_arguments_or_results():
     assert results == [] and int(new[id(counter)]) == 5
 
 
+def test_shapes_that_depend_on_data_are_refused_with_the_operation():
+    def masked(x):
+        return tf.reshape(tf.boolean_mask(x, x[:, 0] > 0), (-1, 2))
+
+    with pytest.raises(UnsupportedError, match=r"Expected static shapes.*Reshape"):
+        capture(masked, [tf.TensorSpec((3, 2))])
+
+
 def test_what_cannot_be_compiled_is_refused_with_its_name():
+    def printing(x):
+        tf.print("x is", x)
+
     with pytest.raises(UnsupportedError, match=r"(?s)parse cannot be compiled for the IPU.*AsString"):
         capture(lambda x: tf.strings.to_number(tf.strings.as_string(x)), [tf.TensorSpec(2)], "parse")
+    with pytest.raises(UnsupportedError, match="EagerPyFunc") as refused:
+        capture(lambda x: tf.py_function(lambda v: v * 2, [x], tf.float32), [tf.TensorSpec(2)], "by_python")
+    assert "File" not in str(refused.value)
+    with pytest.raises(UnsupportedError, match=r"internal_ops\.print_tensor in place of tf\.print"):
+        capture(printing, [tf.TensorSpec(2)])
     table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)
     with pytest.raises(UnsupportedError, match="look"):
         capture(table.lookup, [tf.TensorSpec(2, tf.int32)], "look")

@@ -179,6 +179,11 @@ def test_refusals(strategy):
         strategy.run(double, (tf.constant(1.0),))
     with pytest.raises(RuntimeError, match=r"`experimental_run_v2` has been deleted. Use `run` instead."):
         strategy.experimental_run_v2(double)
+    numbers = iter(tf.data.Dataset.range(3))
+    take = tf.function(lambda iterator: next(iterator))
+    for function, arguments in ((take, (numbers,)), (tf.function(lambda: next(numbers)), ())):
+        with pytest.raises(UnsupportedError, match=r"not a variable \(IteratorResource\).*for batch in dataset"):
+            strategy.run(function, arguments)
     with strategy.scope():
         kept = tf.Variable(5.0)
 

@@ -98,11 +98,8 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
     variables, constants = [], []
     for value in concrete.captured_inputs:
         variable = read.get(id(value), by_handle(value))
-        if variable is None and value.dtype == tf.resource:
-            raise UnsupportedError(
-                f"{name} uses a resource that is not a variable ({value!r}): tables, iterators and queues "
-                "cannot be part of a program for the IPU."
-            )
+        if variable is None:
+            refuse_resource(value, name)
         variables.append(variable)
         constants.append(None if variable is not None else value.numpy())
     try:
@@ -111,7 +108,7 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
         raise UnsupportedError(
             f"{name} cannot be compiled for the IPU: {_reason(error)}\n"
             "Every operation of a program for the IPU must be compiled, with static shapes. "
-            "Move what cannot be compiled to the host (for example into the tf.data pipeline)."
+            f"{_way_round(str(error))}"
         ) from error
     lowered = lower(text)
     expected = len(specs) + len(variables)
@@ -130,6 +127,23 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
     )
 
 
+def refuse_resource(value: tf.Tensor, name: str) -> None:
+    """Refuse what only the host has; XLA itself ends the process when it is given such an argument.
+
+    Args:
+      value: an argument of a function, or a tensor it closed over.
+      name: of the function.
+    """
+    if value.dtype not in (tf.resource, tf.variant):
+        return
+    kind = re.search(r'type="(?:\w+::)*(\w+)"', repr(value))
+    raise UnsupportedError(
+        f"{name} uses a resource that is not a variable ({kind[1] if kind else value.dtype.name}): tables, iterators "
+        "and queues cannot be part of a program for the IPU. Give batches as arguments, as in "
+        "`for batch in dataset: strategy.run(step, args=(batch,))`, or train with Keras' fit."
+    )
+
+
 def _canonical(text: str) -> str:
     body = "\n".join(line for line in text.splitlines() if not line.startswith("#loc"))
     body = re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*")\)|^module @\S+', "", body)
@@ -145,7 +159,13 @@ def _shards(text: str) -> int:
     return 1 + max((int(shard) for shards in found for shard in shards.split(",")), default=0)
 
 
+def _way_round(message: str) -> str:
+    if "StringFormat" in message or "PrintV2" in message:
+        return "To print a tensor from the IPU, use ipu.internal_ops.print_tensor in place of tf.print."
+    return "Move what cannot be compiled to the host (for example into the tf.data pipeline)."
+
+
 def _reason(error: Exception) -> str:
-    """The first sentences of an XLA error; the rest is a dump of the graph."""
+    """The first sentences of an XLA error; the rest is where in Python, mostly in the frameworks, and the graph."""
     message = str(error).strip()
-    return message.split("\n\n")[0][:1500]
+    return re.split(r"\s*The op is created at|\n\n", message)[0][:1500]

@@ -14,7 +14,7 @@ from openipu.compiler import progress
 from openipu.program import Plan
 from openipu.runtime import Engine, bring_all_home
 from openipu.tensorflow import collectives, devices, synthetic
-from openipu.tensorflow.capture import capture
+from openipu.tensorflow.capture import capture, refuse_resource
 from openipu.tensorflow.programs import assemble, compiling
 from openipu.tensorflow.variables import raw_handle
 
@@ -57,6 +57,8 @@ def run(strategy: "IPUStrategyV1", fn: Callable, args: tuple, kwargs: dict) -> A
     tensors = [tf.convert_to_tensor(leaf) if _is_tensor(leaf) else None for leaf in leaves]
     for tensor in tensors:
         _refuse_double(tensor, "input")
+        if tensor is not None:
+            refuse_resource(tensor, getattr(fn, "__name__", "function"))
     compiled = _compile(strategy, fn, (args, kwargs), leaves, tensors)
     inputs = [t for t in tensors if t is not None]
     if eager_context.executing_eagerly():

@@ -29,14 +29,14 @@ def feeds(batch: Sequence[Slot], plan: Plan) -> list[np.ndarray]:
     """
     random = np.random.default_rng(0)
     lead = (plan.device_iterations,) if plan.replicas == 1 else (plan.device_iterations, plan.replicas)
-    return [_made((*lead, *slot.shape), np.dtype(slot.dtype), random) for slot in batch]
+    return [_made((*lead, *slot.shape), slot.dtype, random) for slot in batch]
 
 
 def parameters(slots: Sequence[Slot]) -> list[Resident]:
     """The device's values of variables that keep their own on the host."""
 
     def parameter(slot: Slot) -> Resident:
-        made = _made(slot.shape, np.dtype(slot.dtype), np.random.default_rng(0))
+        made = _made(slot.shape, slot.dtype, np.random.default_rng(0))
         return Resident(read=lambda: made, write=lambda value: None)
 
     return [parameter(slot) for slot in slots]

@@ -70,6 +70,18 @@ def test_attaching_is_logged(caplog):
     assert "TensorFlow device /device:IPU:1 attached to 2 IPU(s) with Poplar device ID(s): 17" in caplog.text
 
 
+def test_options_that_would_change_results_but_do_not_are_named_once(caplog):
+    cfg = selecting(auto_select_ipus=1)
+    cfg.floating_point_behaviour.inv = True
+    cfg.norms.experimental.distributed_batch_norm_replica_group_size = 2
+    cfg.configure_ipu_system()
+    cfg.configure_ipu_system()
+    (warning,) = (r.message for r in caplog.records if r.levelno == logging.WARNING)
+    assert "no effect: floating_point_behaviour.inv (" in warning
+    assert "norms.experimental.distributed_batch_norm_replica_group_size (" in warning
+    assert "div0" not in warning and "esr" not in warning
+
+
 def test_without_a_config_one_ipu_is_configured_on_first_use(caplog):
     caplog.set_level(logging.INFO)
     assert configured_ipus() == [(0,)]

@@ -46,6 +46,10 @@ CASES = {
         {"x": X, "y": Y, "batch_size": 12}, ValueError,
         r"`steps_per_execution` \(3\) must be a divisor of the number of batches \(4\) in the dataset provided\.",
     ),
+    "validation with indivisible steps": (
+        {"x": X, "y": Y, "batch_size": 8, "validation_data": (X[:32], Y[:32])}, ValueError,
+        r"`steps_per_execution` \(3\) must be a divisor of the number of batches \(4\) in the dataset provided\.",
+    ),
     "dynamic batch": ({"x": EXAMPLES.batch(8)}, ValueError, r"\(None, 5\) which is not fully defined.*drop_remainder"),
     "unknown length": (
         {"x": BATCHED.filter(lambda x, y: True)}, ValueError, "Could not infer the size of the data. You must specify",

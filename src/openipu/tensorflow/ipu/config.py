@@ -123,6 +123,7 @@ def configure_ipu_system(config: IPUConfig | IpuOptions, device: str = "cpu", re
         if _active is not None:
             logger.warning("Resetting existing IPU configuration before applying new configuration")
             reset_ipu_configuration()
+        config_check.warn_of_ineffective(config)
         configuration = _Configuration(copy.deepcopy(config), list(devices))
         selected = bool(config.auto_select_ipus or config.select_ipus)
         if selected and config_check.connection_type(config) is DeviceConnectionType.ALWAYS:

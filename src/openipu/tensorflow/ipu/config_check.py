@@ -1,16 +1,36 @@
 """What is checked when an IPUConfig is applied: rules between options, and which IPUs it asks for."""
 
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection
 from typing import Any
 
 import attrs
 
 from openipu import environment, hardware
 from openipu.tensorflow import placement
-from openipu.tensorflow.ipu.config_enums import DeviceConnectionType
+from openipu.tensorflow.ipu.config_enums import DeviceConnectionType, StochasticRoundingBehaviour
 
 # The device has this many at most (reference, 1.1).
 MAX_IO_TILES = 192
+
+log = logging.getLogger("openipu.tensorflow")
+
+_FLOATS = "floating_point_behaviour"
+_INEFFECTIVE: dict[str, tuple[Callable[[Any], bool], str]] = {
+    f"{_FLOATS}.set_all": (lambda c: c.floating_point_behaviour.set_all, "as the options it stands for"),
+    f"{_FLOATS}.inv": (lambda c: c.floating_point_behaviour.inv, "an invalid operation gives NaN and goes on"),
+    f"{_FLOATS}.div0": (lambda c: c.floating_point_behaviour.div0, "a division by zero gives infinity and goes on"),
+    f"{_FLOATS}.oflo": (lambda c: c.floating_point_behaviour.oflo, "an overflow gives infinity and goes on"),
+    f"{_FLOATS}.nanoo": (lambda c: c.floating_point_behaviour.nanoo, "an overflow of float16 gives infinity"),
+    f"{_FLOATS}.esr": (
+        lambda c: c.floating_point_behaviour.esr is not StochasticRoundingBehaviour.OFF,
+        "float16 is rounded to the nearest",
+    ),
+    "norms.experimental.distributed_batch_norm_replica_group_size": (
+        lambda c: c.norms.experimental.distributed_batch_norm_replica_group_size > 1,
+        "every replica has the statistics of its own batches",
+    ),
+}
 
 OFFLINE = (DeviceConnectionType.NEVER, DeviceConnectionType.PRE_COMPILE)
 
@@ -43,6 +63,13 @@ def check(config: Any) -> None:
     _check_versions(config)
     _check_processes(config)
     _check_poplar_options(config)
+
+
+def warn_of_ineffective(config: Any) -> None:
+    """Says which options would change what programs compute on hardware, and do not here."""
+    wanted = [f"{name} ({what})" for name, (effect, what) in _INEFFECTIVE.items() if effect(config)]
+    if wanted:
+        log.warning("On virtual IPUs these options have no effect: %s.", "; ".join(wanted))
 
 
 def find_devices(config: Any, taken: Collection[int]) -> tuple[hardware.Device, ...]:

@@ -15,38 +15,9 @@ from openipu.tensorflow import devices, synthetic
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
 from openipu.tensorflow.keras import planning, stages
+from openipu.tensorflow.keras.given import Data, Validation
 from openipu.tensorflow.keras.model_programs import Compiled, compile_mode, overridden
 from openipu.tensorflow.keras.steps import Steps
-
-
-@attrs.frozen(eq=False)
-class Data:
-    """What the user gave as data."""
-
-    x: Any = None
-    y: Any = None
-    sample_weight: Any = None
-    class_weight: dict | None = None
-    batch_size: int | None = None
-    steps: int | None = None
-    shuffle: bool | str = False
-
-
-@attrs.frozen(eq=False)
-class Validation:
-    """What the user gave for validation during training."""
-
-    data: Any
-    split: float
-    steps: int | None
-    batch_size: int | None
-    frequency: Any
-
-    def due(self, epoch: int) -> bool:
-        """Whether validation follows this epoch (counted from 0)."""
-        if isinstance(self.frequency, int):
-            return (epoch + 1) % self.frequency == 0
-        return epoch + 1 in self.frequency
 
 
 def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epoch: int, verbose: Any,
@@ -61,6 +32,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         validation = attrs.evolve(validation, data=held_out)
     first_epoch, epochs = keras.begin(model, epochs, initial_epoch)
     source, plan, steps = _prepare(model, "train", data, max(epochs - first_epoch, 1))
+    held_out = _held_out(model, data, validation)
     callbacks = keras.callback_list(
         callbacks, add_history=True, add_progbar=verbose != 0, model=model,
         verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
@@ -78,8 +50,9 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
                 if model.stop_training:
                     break
             epoch_logs = dict(logs)
-            if validation.data is not None and validation.due(epoch):
-                epoch_logs |= _validate(model, data, validation, callbacks)
+            if held_out is not None and validation.due(epoch):
+                seen = evaluate(model, held_out, 0, callbacks, return_dict=True)
+                epoch_logs |= {f"val_{name}": value for name, value in seen.items()}
             callbacks.on_epoch_end(epoch, epoch_logs)
             logs = epoch_logs
             if model.stop_training:
@@ -156,13 +129,20 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     return logs if return_dict else keras.flatten_logs(model, logs)
 
 
-def _validate(model: Any, data: Data, validation: Validation, callbacks: Any) -> dict[str, Any]:
+def _held_out(model: Any, data: Data, validation: Validation) -> Data | None:
+    """The data for validation, checked before training: an epoch may be long."""
     given = validation.data
+    if given is None:
+        return None
     x, y, weight = (given, None, None) if isinstance(given, tf.data.Dataset) else model._ipu.keras.unpack(given)
     size = validation.batch_size or data.batch_size
     held_out = Data(x, y, weight, batch_size=size, steps=validation.steps)
-    logs = evaluate(model, held_out, 0, callbacks, return_dict=True)
-    return {f"val_{name}": value for name, value in logs.items()}
+    try:
+        planning.plan(model, "test", _source(model, held_out).length, held_out.steps)
+    except Exception as error:
+        error.add_note("This is about the validation data.")
+        raise
+    return held_out
 
 
 def _source(model: Any, data: Data) -> sources.Source:

@@ -28,7 +28,7 @@ _IGNORED = frozenset(
 
 _BOOLEANS = re.compile(r'dense<"0x([0-9A-F]*)"> : tensor<([0-9x]*)xi1>')
 
-_UNKNOWN = re.compile(r'"([^"]*)"(?:[:\d]*): unregistered operation \'([^\']+)\'')
+_UNKNOWN = re.compile(r'"([^"]*)"(?:, "[^"]*")?[:\d]*\]?: unregistered operation \'([^\']+)\'')
 
 
 @functools.cache
@@ -47,6 +47,11 @@ def parse(text: str) -> Program:
     except ir.MLIRError as error:
         if unknown := _UNKNOWN.search(str(error)):
             scope, name = unknown.groups()
+            if "#stablehlo.bounds" in str(error):
+                raise UnsupportedError(
+                    f"Expected static shapes: an IPU program has no shape that depends on data. Received: {name}, from "
+                    f"{scope!r}. Use a mask of fixed size (tf.where) there, or compute it in the tf.data pipeline."
+                ) from None
             raise UnsupportedError(
                 f"Expected operations that openipu can lower. Received: {name}, from {scope!r}: the parser does not "
                 "know this operation. Replace that layer or operation, or compute it on the host."

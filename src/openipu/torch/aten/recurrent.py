@@ -28,8 +28,8 @@ class Weights:
     projection: jax.Array | None = None
 
 
-# A cell: (gates, hidden state's share of the gates, state, weights) -> state; the first of a state is the output.
-Step = Callable[[jax.Array, jax.Array, tuple, Weights], tuple]
+# (gates, hidden state's share of the gates, state, projection) -> state; the first of a state is the output.
+Step = Callable[[jax.Array, jax.Array, tuple, jax.Array | None], tuple]
 
 
 @attrs.frozen
@@ -56,16 +56,16 @@ def _biased(gates: jax.Array, bias: jax.Array | None) -> jax.Array:
     return gates if bias is None else gates + bias
 
 
-def _lstm_step(gates: jax.Array, share: jax.Array, state: tuple, weights: Weights) -> tuple:
+def _lstm_step(gates: jax.Array, share: jax.Array, state: tuple, projection: jax.Array | None) -> tuple:
     enter, forget, new, out = jnp.split(gates + share, 4, axis=-1)
     cell = lax.logistic(forget) * state[1] + lax.logistic(enter) * jnp.tanh(new)
     hidden = lax.logistic(out) * jnp.tanh(cell)
-    if weights.projection is not None:
-        hidden = _dense(hidden, weights.projection, None)
+    if projection is not None:
+        hidden = _dense(hidden, projection, None)
     return hidden, cell
 
 
-def _gru_step(gates: jax.Array, share: jax.Array, state: tuple, weights: Weights) -> tuple:
+def _gru_step(gates: jax.Array, share: jax.Array, state: tuple, projection: jax.Array | None) -> tuple:
     (hidden,) = state
     reset, update, new, new_bias = jnp.split(gates, 4, axis=-1)
     reset_h, update_h, new_h = jnp.split(share, 3, axis=-1)
@@ -88,7 +88,7 @@ def _gru_share(gradient: jax.Array) -> jax.Array:
 
 
 def _plain_cell(activation: Callable) -> Cell:
-    def step(gates: jax.Array, share: jax.Array, state: tuple, weights: Weights) -> tuple:
+    def step(gates: jax.Array, share: jax.Array, state: tuple, projection: jax.Array | None) -> tuple:
         return (activation(gates + share),)
 
     return Cell(step, _biased, lambda gradient: gradient)
@@ -108,8 +108,7 @@ def _run(cell: Cell, x: jax.Array, state: tuple, weights: Weights, reverse: bool
         transposed = hidden.T
 
         def step(state: tuple, now: jax.Array) -> tuple:
-            share = _product(state[0], hidden, transposed)
-            state = cell.step(now, share, state, attrs.evolve(weights, projection=projection))
+            state = cell.step(now, _product(state[0], hidden, transposed), state, projection)
             return state, state[0]
 
         last, outputs = lax.scan(step, state, gates, reverse=reverse)

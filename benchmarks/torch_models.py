@@ -19,7 +19,7 @@ class Case:
       optimizer: its name in `torch.optim` and in `poptorch.optim`.
       rates: its hyperparameters.
       scaled: whether PopTorch scales the loss and keeps the optimizer's state in float32, as float16 needs.
-      peers: what it is compared with; a word at the end is the type of stock PyTorch's weights and inputs.
+      peers: what it is compared with; a type in the name is that of stock PyTorch's weights and inputs.
     """
 
     name: str
@@ -31,7 +31,8 @@ class Case:
     accumulation: int = 1
     replicas: int = 1
     scaled: bool = False
-    peers: tuple[str, ...] = ("torch eager", "torch.compile")
+    # One thread as well: two that share their cores with other work mostly wait for each other.
+    peers: tuple[str, ...] = ("torch eager", "torch eager 1 thread", "torch.compile")
 
     @property
     def batch(self) -> int:
@@ -61,7 +62,7 @@ CASES = {
         "MLP 128 in float16, batch 32, AdamW", 32, 39, 4, "AdamW", {"lr": 0.001},
         scaled=True,
         # In float16 stock AdamW makes weights that are not numbers: its epsilon is 0 there.
-        peers=("torch eager bfloat16", "torch.compile bfloat16", "torch eager float32"),
+        peers=("torch eager bfloat16", "torch.compile bfloat16", "torch eager float32", "torch eager float32 1 thread"),
     ),
 }  # fmt: skip
 

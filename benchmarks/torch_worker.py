@@ -69,12 +69,14 @@ def quality(model: torch.nn.Module, inputs: torch.Tensor, labels: torch.Tensor) 
 def main(key: str, peer: str) -> None:
     case = torch_models.CASES[key]
     train, test = torch_models.data(key)
-    dtype = getattr(torch, peer.split()[-1], None)
-    if isinstance(dtype, torch.dtype):
+    if peer.endswith("1 thread"):
+        torch.set_num_threads(1)
+    dtype = next((getattr(torch, word) for word in peer.split() if "float" in word), None)
+    if dtype is not None:
         train, test = ((x.to(dtype), y) for x, y in (train, test))
     started = time.perf_counter()
     model = torch_models.build(key)
-    if isinstance(dtype, torch.dtype):
+    if dtype is not None:
         model = model.to(dtype)
     dataset = torch.utils.data.TensorDataset(*train)
     if peer == "openipu":
@@ -108,5 +110,17 @@ def main(key: str, peer: str) -> None:
     )
 
 
+def reason(error: BaseException) -> str:
+    """What an error says first, and of which kind it is."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"[:300]
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except Exception as error:
+        # A machine without a C++ compiler has no torch.compile; everything else must work.
+        if not sys.argv[-1].startswith("torch.compile"):
+            raise
+        print(json.dumps({"unavailable": reason(error)}))

@@ -61,7 +61,7 @@ def test_exercises_run_before_anything_is_done(labs):
     code = "import runpy, sys\nfor script in sys.argv[1:]: print('=='); runpy.run_path(script, run_name='__main__')"
     variables = {name: value for name, value in os.environ.items() if name != "OPENIPU_DATASETS"}
     # One thread: beside other tests, PyTorch on the host would spend its time waiting for the second.
-    variables["OMP_NUM_THREADS"] = "1"
+    variables |= {"OMP_NUM_THREADS": "1", "OPENIPU_PROGRESS": "off"}
     command = [sys.executable, "-c", code, *(str(COURSE / "exercises" / f"{lab}.py") for lab in labs)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
@@ -73,6 +73,7 @@ def test_exercises_run_before_anything_is_done(labs):
 @pytest.mark.parametrize("lab", LABS)
 def test_a_solution_runs_as_a_notebook_and_learns(lab, tmp_path, monkeypatch):
     monkeypatch.delenv("OPENIPU_DATASETS", raising=False)
+    monkeypatch.setenv("OPENIPU_PROGRESS", "off")
     notebook = nbformat.read(COURSE / "solutions" / f"{lab}.ipynb", as_version=4)
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()

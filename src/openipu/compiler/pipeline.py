@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 from jax.interpreters import partial_eval
@@ -17,6 +18,7 @@ from openipu.compiler.execution import add_gradient, traced_step
 from openipu.compiler.segments import Segment, split
 from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program, Reduction
+from openipu.program.program import Step
 from openipu.program.replica import AXIS, tracing_for
 
 log = logging.getLogger("openipu.cache")
@@ -100,7 +102,10 @@ def compile_pipeline(
     training = program.update is not None
     stages = len(devices)
     with jax.enable_x64(True):
-        closed, structure = traced_step(program, plan)
+        closed, structure = traced_step(attrs.evolve(program, step=_with_own_gradients(program.step)), plan)
+        # What nobody uses would be computed in the first part, which then needs values of other stages.
+        used, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+        closed = core.ClosedJaxpr(used, closed.consts)
         segments = split(closed, 2 * stages if training else stages)
         progress.begin("Passes")
         place = [*devices, *reversed(devices)]
@@ -123,6 +128,16 @@ def compile_pipeline(
         program, plan, parts, updates, tuple(map(tuple, groups)), tuple(map(tuple, results)), homes, add,
         _finish(program, plan),
     )  # fmt: skip
+
+
+def _with_own_gradients(step: Step) -> Step:
+    """The step with gradients that nothing else uses: they are summed up as soon as a part has made them."""
+
+    def run(shared, local, batch, key):  # noqa: ANN001, ANN202
+        gradients, local, outputs = step(shared, local, batch, key)
+        return [jnp.copy(g) for g in gradients], local, outputs
+
+    return run
 
 
 def _grouped(values: Sequence, sizes: Sequence[int]) -> list[list]:

@@ -22,7 +22,7 @@ demo: setup
 	@$(BIN)/python -m openipu.demo
 
 test: setup lint
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 bench: setup
 	@$(BIN)/python -m benchmarks

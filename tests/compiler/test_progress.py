@@ -1,5 +1,6 @@
 """What a user sees of a compilation: its phases as they happen, and nothing when nothing is compiled."""
 
+import contextlib
 import io
 import re
 import sys
@@ -219,3 +220,8 @@ def test_elapsed_time(monkeypatch, seconds, text):
     with progress.compiling("small", Lines(stream)):
         progress.begin("Capture")
     assert stream.getvalue() == f"Compiling module small: Capture … [Elapsed: {text}]\n"
+
+
+def test_a_process_without_output_shows_nothing():
+    with contextlib.redirect_stdout(None):
+        assert display(None, PHASES[0]) is None

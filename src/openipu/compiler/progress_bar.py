@@ -26,6 +26,8 @@ def display(shown: bool | None, after: str, bar: Callable[[TextIO, str], Display
     if wish == "off" or shown is False:
         return None
     always = wish == "on" or shown is True
+    if sys.stdout is None or sys.stderr is None:  # Redirected to nowhere, or a process without a console.
+        return None
     if sys.stdout.isatty():
         talkative = environment.log_level() in ("debug", "info")
         return (bar or Bar)(sys.stdout, after) if always or not talkative else None

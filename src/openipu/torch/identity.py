@@ -1,5 +1,6 @@
 """What tells one module's program from another without tracing it: the captured graph and all that is compiled in."""
 
+import operator
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -54,13 +55,22 @@ def _graphs(graph: Graph) -> Iterator[Graph]:
     """A graph and those of the branches and loops in it."""
     yield graph
     for node in graph.nodes:
-        if node.op == "get_attr":
-            inner = getattr(graph.owning_module, str(node.target), None)
-            if isinstance(inner, GraphModule):
-                yield from _graphs(inner.graph)
+        inner = _attribute(node)
+        if isinstance(inner, GraphModule):
+            yield from _graphs(inner.graph)
+
+
+def _attribute(node: Node) -> Any:
+    """What an attribute node stands for; None for other nodes."""
+    if node.op != "get_attr":
+        return None
+    return operator.attrgetter(str(node.target))(node.graph.owning_module)
 
 
 def _opaque(node: Node) -> bool:
+    if node.op == "get_attr":
+        # Graphs are described; the text of the graph does not show anything else.
+        return not isinstance(_attribute(node), GraphModule)
     target = node.target
     return isinstance(target, torch._ops.OpOverload) and target._schema.name in _OPAQUE
 

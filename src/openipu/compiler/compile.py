@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from openipu.compiler import entry, loaded, passes, progress
+from openipu.compiler import entry, libraries, loaded, passes, progress
 from openipu.compiler.cache import Cache
 from openipu.compiler.execution import build, feed_shapes, traced_step
 from openipu.compiler.key import key_of, surroundings
@@ -88,6 +88,8 @@ def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
             feed_shapes([s.abstract for s in program.batch], plan, rows),
             jax.ShapeDtypeStruct(lanes, np.uint64),
         )
+        # Over replicas, products have one axis more than the step shows.
+        options = libraries.options(step, jax.default_backend()) if plan.replicas == 1 else {}
         feeds = places.feeds if rows is None else [places.feeds] + [places.shared] * len(program.batch)
         compiled = (
             jax.jit(
@@ -98,7 +100,7 @@ def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
                 keep_unused=True,
             )
             .lower(*arguments)
-            .compile()
+            .compile(compiler_options=options)
         )
     progress.finish()
     seconds = time.perf_counter() - started

@@ -27,6 +27,7 @@ class Engine:
         self._shared = list(shared)
         self._local = list(local)
         self._lanes = executable.plan.replicas if executable.plan.replicas > 1 else 0
+        self._unread: jax.Array | None = None
 
     def place_tables(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
         """Put the arrays that the row numbers of an execution choose from where the executable wants them."""
@@ -54,10 +55,8 @@ class Engine:
         """
         executable = self.executable
         slots = executable.program.local
-        given = np.array([s % 2**64 for s in seeds], np.uint64)
-        given = given if self._lanes else given[0]
         with jax.enable_x64(True):
-            given = jax.device_put(given, executable.local_sharding)
+            given = self._placed(seeds)
             shared = [r.take(executable.shared_sharding) for r in self._shared]
             local = [
                 r.take(executable.local_sharding, self._lanes, s.seed) for r, s in zip(self._local, slots, strict=True)
@@ -69,3 +68,13 @@ class Engine:
         for resident, value in zip(self._local, local, strict=True):
             resident.give(value, self._lanes)
         return Results(outputs, finished)
+
+    def _placed(self, seeds: Sequence[int]) -> jax.Array:
+        """The seeds on the device. A program that draws nothing from its key does not read them: any will do."""
+        if self._unread is not None:
+            return self._unread
+        given = np.array([s % 2**64 for s in seeds], np.uint64)
+        placed = jax.device_put(given if self._lanes else given[0], self.executable.local_sharding)
+        if not self.executable.program.needs_key:
+            self._unread = placed
+        return placed

@@ -42,10 +42,18 @@ def map_subjaxprs(params: Mapping[str, Any], run: Callable[[ClosedJaxpr], Closed
     return {name: visit(value) for name, value in params.items()}
 
 
+def subjaxprs(params: Mapping[str, Any]) -> list[ClosedJaxpr]:
+    """The jaxprs that an equation holds (loop bodies, branches, calls)."""
+    found: list[ClosedJaxpr] = []
+
+    def visit(inner: ClosedJaxpr) -> ClosedJaxpr:
+        found.append(inner)
+        return inner
+
+    map_subjaxprs(params, visit)
+    return found
+
+
 def has_subjaxprs(params: Mapping[str, Any]) -> bool:
     """Whether an equation holds other jaxprs."""
-    kinds = ClosedJaxpr | Jaxpr
-    return any(
-        isinstance(value, kinds) or (isinstance(value, tuple) and any(isinstance(item, kinds) for item in value))
-        for value in params.values()
-    )
+    return bool(subjaxprs(params))

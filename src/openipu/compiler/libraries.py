@@ -14,7 +14,7 @@ _CONTRACTIONS = ("dot_general", "conv_general_dilated")
 _LITTLE = 1 / 20
 
 
-def options(step: ClosedJaxpr, platform: str) -> dict[str, str]:
+def options(step: ClosedJaxpr, platform: str) -> dict[str, str | bool]:
     """XLA's compiler options for a step.
 
     Args:

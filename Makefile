@@ -22,7 +22,7 @@ demo: setup
 	@$(BIN)/python -m openipu.demo
 
 test: setup lint
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 bench: setup
 	@$(BIN)/python -m benchmarks

@@ -1,5 +1,8 @@
 """`make bench`: every model with every peer, several rounds in one run, the best of each, as ratios."""
 
+import tempfile
+from collections.abc import Sequence
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -40,6 +43,24 @@ def replicas(console: Console) -> dict:
     return figures
 
 
+def second_runs(suite: table.Suite, kind: str, keys: Sequence[str], console: Console) -> dict:
+    """The first step of a program that compiles it, and of the next run, which finds it in the cache."""
+    shown = Table(title="From imports to the end of the first step")
+    for column in ("model", "first run s", "second run s", "ratio"):
+        shown.add_column(column, justify="left" if column == "model" else "right")
+    figures = {}
+    with console.status("measuring second runs"):
+        for key in keys:
+            with tempfile.TemporaryDirectory() as folder:
+                done = [table.call("benchmarks.first_step", kind, key, folder) for _ in range(3)]
+            first, *later = [table.figures_of(d, f"first step of {key}")["seconds"] for d in done]
+            second = min(later)
+            figures[key] = {"first_run_s": first, "second_run_s": second}
+            shown.add_row(suite.names[key], f"{first:.2f}", f"{second:.2f}", f"{first / second:.2f}")
+    console.print(shown)
+    return figures
+
+
 @click.command()
 @click.option("--rounds", default=2, show_default=True, help="Rounds over all peers; the best of each counts.")
 @click.option("--only", type=click.Choice([*KERAS.names, *TORCH.names]), multiple=True, help="Only these models.")
@@ -53,6 +74,7 @@ def main(rounds: int, only: tuple[str, ...]) -> None:
         summary = table.run(suite, keys, rounds, console)
         if suite is KERAS:
             summary["replicas"] = replicas(console)
+        summary["second_runs"] = second_runs(suite, "keras" if suite is KERAS else "torch", keys, console)
         table.write(summary, suite.file, console)
 
 

@@ -118,6 +118,14 @@ def test_a_getattr_the_module_already_has_still_answers(framework):
     assert gearbox.ipu is sys.modules["gearbox_ipu"]
 
 
+def test_the_engine_of_a_package_is_loaded_with_it(framework, monkeypatch):
+    framework("gearbox_engine.py", "from gearbox_ipu.config import Config\n")
+    monkeypatch.setitem(_hook.ENGINES, "gearbox_ipu", "gearbox_engine")
+    importlib.import_module("gearbox.ipu")
+    assert sys.modules["gearbox_engine"].Config is sys.modules["gearbox_ipu.config"].Config
+    monkeypatch.delitem(sys.modules, "gearbox_engine")
+
+
 def test_looking_for_an_alias_does_not_load_it(framework):
     assert importlib.util.find_spec("gearbox.ipu") is not None
     assert "gearbox_ipu" not in sys.modules
@@ -198,6 +206,8 @@ import tensorflow as tf
 assert not [name for name in sys.modules if name.startswith("openipu.tensorflow")], "loaded before it was asked for"
 
 from tensorflow.python import ipu
+
+assert "openipu.tensorflow.keras.loop" in sys.modules, "the first step would wait for it"
 import tensorflow.python.ipu.ops as by_alias
 import openipu.tensorflow.ipu.ops as by_name
 import openipu.tensorflow.keras.ipu as ours

@@ -30,6 +30,9 @@ ALIASES = {
     **{f"{namespace}.ipu": "openipu.tensorflow.keras.ipu" for namespace in KERAS_NAMESPACES},
 }
 
+# What a program of theirs always needs: an import is when it expects to wait, not its first step.
+ENGINES = {"openipu.tensorflow.ipu": "openipu.tensorflow.keras.extension"}
+
 
 def real_name(name: str) -> str | None:
     """The name of the openipu module that answers to `name`, or None where the name is not ours."""
@@ -52,6 +55,8 @@ class AliasLoader:
         from importlib import import_module
 
         self.module = import_module(self.real)
+        if self.real in ENGINES:
+            import_module(ENGINES[self.real])
         # The import system writes the spec into what is returned here. It gets to write it into a throw-away
         # module: the real one keeps its own, which reload, pickle and inspect rely on.
         return None

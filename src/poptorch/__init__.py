@@ -67,6 +67,7 @@ def __dir__() -> list[str]:
 
 
 registerGeometricCustomArgParsers()
+_lazy.load()
 
 __all__ = [
     "AsynchronousDataAccessor",

@@ -1,6 +1,12 @@
-"""The names that are loaded when they are first touched, and where they live."""
+"""The names whose modules need JAX or register operators with torch, and where they live.
+
+They come with `import poptorch`, which is when a program expects to wait, together with what torch itself would import
+at the first capture. In processes that others have started, as the workers of a DataLoader, which never compile, they
+are loaded when they are first touched.
+"""
 
 import importlib
+import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +14,9 @@ _EXECUTOR = "openipu.torch.executor"
 _BLOCKS = "openipu.torch.blocks"
 _OPS = "openipu.torch.ops"
 
-# These modules need JAX, or the operators registered with torch: an import of poptorch alone stays quick.
+# What torch's export and its optimizers import when they are first used.
+_TORCH = ("torch._dynamo", "torch.export._trace")
+
 NAMES: dict[str, str] = {
     "PoplarExecutor": _EXECUTOR,
     "_OverwriteContextManager": _EXECUTOR,
@@ -47,6 +55,14 @@ NAMES: dict[str, str] = {
     "set_overlap_for_input": _OPS,
     "set_overlap_for_output": _OPS,
 }
+
+
+def load() -> None:
+    """Load all of them, unless this process was started by another, or serves to start others."""
+    serving = getattr(multiprocessing.current_process(), "_inheriting", False)
+    if multiprocessing.parent_process() is None and not serving:
+        for module in (*_TORCH, *dict.fromkeys(NAMES.values())):
+            importlib.import_module(module)
 
 
 def resolve(module: str, name: str, source: str) -> Any:

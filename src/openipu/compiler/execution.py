@@ -73,6 +73,8 @@ def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, 
 
 def traced_step(program: Program, plan: Plan) -> tuple[core.ClosedJaxpr, Any]:
     """The step of one replica as a jaxpr, and the structure of its results."""
+    if program.prepare is not None:
+        program.prepare()
     abstract = [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
     with tracing_for(plan.replicas):
         axis = [(AXIS, plan.replicas)] if plan.replicas > 1 else []

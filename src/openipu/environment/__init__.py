@@ -15,6 +15,7 @@ from openipu.environment.system import (
     runtime_dir,
     system_choice,
     system_name,
+    tf_xla_flags,
     use_sample_datasets,
     xla_flags,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "runtime_dir",
     "system_choice",
     "system_name",
+    "tf_xla_flags",
     "unknown_names",
     "use_sample_datasets",
     "warn_of_unknown_keys",

@@ -47,6 +47,13 @@ _xla_flags = declare(
     values="`--xla_…=…` …",
 )
 
+_tf_xla_flags = declare(
+    "TF_XLA_FLAGS",
+    FILES,
+    "TensorFlow's own, for how it hands functions to XLA; part of what a cached executable is known by.",
+    values="`--tf_xla_…=…` …",
+)
+
 
 def system_name() -> str:
     """The virtual system's name, which `openipu.hardware.current_system` understands."""
@@ -87,3 +94,8 @@ def cache_dir() -> str:
 def xla_flags() -> str:
     """What XLA itself was told (XLA_FLAGS)."""
     return _xla_flags.read()
+
+
+def tf_xla_flags() -> str:
+    """What TensorFlow was told about XLA (TF_XLA_FLAGS)."""
+    return _tf_xla_flags.read()

@@ -56,6 +56,8 @@ class Program:
       needs_key: whether `step` draws from the key it is given.
       identity: text that programs share only if their functions compute the same; None when there is none. It finds
         an executable that was compiled before without tracing the functions.
+      prepare: called before the functions are traced; None when nothing is to be done. Not called for an executable
+        that was compiled before.
     """
 
     name: str
@@ -67,3 +69,4 @@ class Program:
     finish: Finish | None = None
     needs_key: bool = False
     identity: str | None = None
+    prepare: Callable[[], object] | None = None

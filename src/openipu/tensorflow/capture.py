@@ -1,5 +1,6 @@
 """Capture a Python function of TensorFlow operations as a pure function on arrays."""
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,45 +9,72 @@ import attrs
 import jax
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.eager.polymorphic_function import compiler_ir
 
 from openipu.errors import UnsupportedError
+from openipu.tensorflow.graphs import Graph
 from openipu.tensorflow.stablehlo import Lowered, lower
 from openipu.tensorflow.stablehlo.evaluate import Within
 from openipu.tensorflow.variables import by_handle, raw_handle
-
-_SYMBOL = r'[\w.$-]+|"[^"]*"'
 
 
 @attrs.frozen(eq=False)
 class Captured:
     """A TensorFlow function, the framework gone.
 
+    It is traced, and what it does is known; XLA translates it when it is first evaluated (or `lowered` asked for),
+    which takes longer than all else and is not needed when its executable is found in a cache.
+
     Attributes:
       name: of the Python function.
-      lowered: evaluates it on (arguments, variables and constants).
       variables: the variables it uses, in the order of `lowered`'s extra inputs; None where a constant stands.
       constants: the tensors it closed over, None where a variable stands.
       arguments: how many inputs come before them.
       results: how many of the outputs are results; the others are new values of variables.
       structure: the Python structure of the results.
-      shards: IPUs that `ipu_shard` scopes spread its operations over.
-      text: its StableHLO without names and places in the source, which differ between equal functions.
+      graph: what is known without XLA.
     """
 
     name: str
-    lowered: Lowered
     variables: tuple[tf.Variable | None, ...]
     constants: tuple[np.ndarray | None, ...]
     arguments: int
     results: int
     structure: Any
-    shards: int
-    text: str
+    graph: Graph
+    _text: Callable[[], str] = attrs.field(alias="text")
+
+    @functools.cached_property
+    def lowered(self) -> Lowered:
+        """Evaluates it on (arguments, variables and constants); what XLA cannot compile is refused as on the IPU."""
+        try:
+            text = self._text()
+        except (ValueError, tf.errors.OpError) as error:
+            raise UnsupportedError(
+                f"{self.name} cannot be compiled for the IPU: {_reason(error)}\n"
+                "Every operation of a program for the IPU must be compiled, with static shapes. "
+                f"{_way_round(str(error))}"
+            ) from error
+        lowered = lower(text)
+        self._check(lowered)
+        return lowered
+
+    def _check(self, lowered: Lowered) -> None:
+        """Programs are put together, and found in caches, by what the graph says: XLA must not say more."""
+        expected = self.arguments + len(self.variables)
+        if len(lowered.inputs) != expected:
+            raise AssertionError(f"{self.name}: XLA wants {len(lowered.inputs)} inputs, TensorFlow gave {expected}")
+        if len(lowered.outputs) - len(lowered.aliases) != self.results:
+            raise AssertionError(f"{self.name}: XLA gives other results than TensorFlow's {self.results}")
+        if not set(lowered.aliases.values()) <= set(self.graph.written):
+            raise AssertionError(f"{self.name} assigns variables that its graph only reads")
+        if lowered.needs_key and not self.graph.draws:
+            raise AssertionError(f"{self.name} draws random numbers by operations that are not known to do so")
 
     @property
     def written(self) -> list[tf.Variable]:
         """The variables this function assigns."""
-        return [self._variable(i) for i in self.lowered.aliases.values()]
+        return [self._variable(i) for i in self.graph.written]
 
     @property
     def used(self) -> list[tf.Variable]:
@@ -69,11 +97,13 @@ class Captured:
           within: gives, for the TensorFlow name of each operation, the context it is evaluated in.
 
         Returns:
-          The results, flat, and the new values of the variables that were assigned.
+          The results, flat, and the new values of the variables in `written`.
         """
         extra = [values[id(v)] if v is not None else c for v, c in zip(self.variables, self.constants, strict=True)]
         outputs = self.lowered(*arguments, *extra, key=key, within=within)
-        written = {id(self._variable(i)): outputs[o] for o, i in self.lowered.aliases.items()}
+        # What XLA finds not to be assigned after all stays as it is.
+        written = {id(v): values[id(v)] for v in self.written}
+        written |= {id(self._variable(i)): outputs[o] for o, i in self.lowered.aliases.items()}
         return list(outputs[: self.results]), written
 
     def _variable(self, index: int) -> tf.Variable:
@@ -84,7 +114,7 @@ class Captured:
 
 
 def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None = None) -> Captured:
-    """Capture `function(*tensors)`; what XLA cannot compile is refused as on the IPU.
+    """Capture `function(*tensors)`.
 
     Args:
       function: Python function of flat tensors; it may use variables, which must exist already.
@@ -102,28 +132,16 @@ def capture(function: Callable, specs: Sequence[tf.TensorSpec], name: str | None
             refuse_resource(value, name)
         variables.append(variable)
         constants.append(None if variable is not None else value.numpy())
-    try:
-        text = traced.experimental_get_compiler_ir(*specs)(stage="stablehlo")
-    except (ValueError, tf.errors.OpError) as error:
-        raise UnsupportedError(
-            f"{name} cannot be compiled for the IPU: {_reason(error)}\n"
-            "Every operation of a program for the IPU must be compiled, with static shapes. "
-            f"{_way_round(str(error))}"
-        ) from error
-    lowered = lower(text)
-    expected = len(specs) + len(variables)
-    if len(lowered.inputs) != expected:
-        raise AssertionError(f"{name}: XLA wants {len(lowered.inputs)} inputs, TensorFlow gave {expected}")
     return Captured(
         name=name,
-        lowered=lowered,
         variables=tuple(variables),
         constants=tuple(constants),
         arguments=len(specs),
-        results=len(lowered.outputs) - len(lowered.aliases),
+        results=len(concrete.outputs),
         structure=concrete.structured_outputs,
-        shards=_shards(text),
-        text=_canonical(text),
+        graph=Graph(concrete),
+        # The function itself would be traced anew if it were asked from outside the strategy's scope.
+        text=lambda: compiler_ir.from_concrete_function(concrete)(stage="stablehlo"),
     )
 
 
@@ -142,21 +160,6 @@ def refuse_resource(value: tf.Tensor, name: str) -> None:
         "and queues cannot be part of a program for the IPU. Give batches as arguments, as in "
         "`for batch in dataset: strategy.run(step, args=(batch,))`, or train with Keras' fit."
     )
-
-
-def _canonical(text: str) -> str:
-    body = "\n".join(line for line in text.splitlines() if not line.startswith("#loc"))
-    body = re.sub(r' loc\((?:#loc\d*|unknown|"[^"]*")\)|^module @\S+', "", body)
-    # Functions inside have the names of layers. Other symbols, as those of custom calls, are what is called.
-    functions = re.findall(rf"func\.func (?:\w+ )?@({_SYMBOL})", body)
-    numbers = {name: f"function_{index}" for index, name in enumerate(functions)}
-    return re.sub(rf"@({_SYMBOL})", lambda found: f"@{numbers.get(found[1], found[1])}", body)
-
-
-def _shards(text: str) -> int:
-    """One more than the highest shard any operation is assigned to."""
-    found = re.findall(r'openipu\.shard = "([\d, ]+)"', text)
-    return 1 + max((int(shard) for shards in found for shard in shards.split(",")), default=0)
 
 
 def _way_round(message: str) -> str:

@@ -171,7 +171,8 @@ def assemble(
         step=run_step,
         update=run_update if update is not None else None,
         finish=run_finish if finish is not None else None,
-        needs_key=step.lowered.needs_key,
+        needs_key=step.graph.draws,
+        prepare=lambda: [part.lowered for part in parts],
         identity=_identity(step, update, finish, gradients, [*shared, *local]),
     )
     return VariableProgram(program, tuple(shared), tuple(local))
@@ -182,12 +183,12 @@ def _identity(
 ) -> str:
     """A hash of the captured functions, of which variable each of their inputs is, and of the constants in them."""
     position = {id(v): i for i, v in enumerate(variables)}
-    parts: list[str | bytes] = ["tensorflow", tf.__version__, str(gradients)]
+    parts: list[str | bytes] = ["tensorflow", tf.__version__, environment.tf_xla_flags(), str(gradients)]
     for captured in (step, update, finish):
         if captured is None:
             parts.append("none")
             continue
-        parts += [captured.text, str(captured.arguments), str(captured.results)]
+        parts += [captured.graph.identity, str(captured.arguments), str(captured.results)]
         for variable, constant in zip(captured.variables, captured.constants, strict=True):
             if variable is not None:
                 parts.append(f"variable {position[id(variable)]}")

@@ -88,7 +88,7 @@ def _compile(strategy: "IPUStrategyV1", fn: Callable, structure: Any, leaves: li
             captured = capture(program, specs, name)
             for output in tf.nest.flatten(captured.structure):
                 _refuse_double(output, "output")
-            replicas = devices.replicas(strategy.device_ordinal, captured.shards)
+            replicas = devices.replicas(strategy.device_ordinal, captured.graph.shards)
             engine = assemble(captured.name, specs, captured).engine(Plan(replicas=replicas), strategy.device_ordinal)
             assert isinstance(engine, Engine), "a plan without stages has no pipeline"
         programs[key] = _Compiled(engine, captured.structure, tuple(captured.used))

@@ -184,7 +184,7 @@ def capture(module: torch.nn.Module, args: tuple, kwargs: dict | None = None) ->
         mark_stopped(program.graph_module)
         # Composites that must be refused by name are refused before they are taken apart.
         with _refusing():
-            program = program.run_decompositions(decompositions.table())
+            program = decompositions.decomposed(program)
     return Captured(program, module)
 
 

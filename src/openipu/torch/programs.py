@@ -158,7 +158,7 @@ def assemble(
         known |= updates.named_hyper(training.optimizer, training.rows, current[HYPER])
         known |= {LOSS: loss, LOSS_SCALE: scale, **watched}
         outputs += anchoring.gathered(anchors, current, batch, known)
-        return updates.accumulated(training, trained, gradients, groups, traps or bool(anchors)), new, outputs
+        return updates.accumulated(training, trained, gradients, groups), new, outputs
 
     def update(shared_values, local_values, gradients):  # noqa: ANN001, ANN202
         assert training is not None

@@ -11,6 +11,7 @@ from openipu import environment, hardware
 from openipu.compiler import Cache
 from openipu.compiler.cache import POPTORCH
 from openipu.errors import OutOfIpusError
+from openipu.runtime.made import feeds as made_feeds
 from openipu.torch import loss_scaling, results, synthetic
 from openipu.torch.arguments import Arguments, abstract, check_same, leaves_like, refuse_packed, tensor_on_device
 from openipu.torch.batching import multiplier, to_feed
@@ -61,7 +62,7 @@ class Session:
         self.anchored: dict[str, torch.Tensor] = {}
         self.groupings: dict[str, ReplicaGrouping] = {}
         self._noted: set[str] = set()
-        self._synthetic = synthetic.mode(options)
+        self._synthetic = synthetic.kind(options)
         self._made: list[Any] | None = None
         self._seed: int | None = options.random_seed if options.exists("random_seed") else None
 
@@ -111,12 +112,12 @@ class Session:
             output.block_until_ready()
         computed = time.perf_counter()
         results.check_numbers(compiled, made.finished)
-        values = [np.asarray(o) if not self._synthetic else np.zeros(o.shape, o.dtype) for o in outputs]
+        values = [np.asarray(o) if self._synthetic is None else np.zeros(o.shape, o.dtype) for o in outputs]
         mode, period = OutputMode(self._options.output_mode), self._options.output_return_period
         own, rest = values[: compiled.module.outputs], values[compiled.module.outputs :]
         returned = compiled.entry.restore([results.returned(compiled, value, mode, period) for value in own])
         written = len(compiled.captured.mutated_inputs)
-        if not self._synthetic:
+        if self._synthetic is None:
             results.write_back(compiled, given, rest[:written])
         if self._options.anchored_tensors:
             self.anchored = results.anchored(compiled, self._options, rest[written:])
@@ -128,11 +129,11 @@ class Session:
         return returned
 
     def _feeds(self, compiled: Compiled, fed: Sequence[torch.Tensor]) -> Any:
-        if not self._synthetic:
+        if self._synthetic is None:
             return compiled.engine.place([to_feed(to_array(tensor), compiled.batching) for tensor in fed])
         if self._made is None:
             slots = compiled.module.program.batch
-            self._made = list(compiled.engine.place(synthetic.feeds(slots, compiled.plan, self._synthetic)))
+            self._made = list(compiled.engine.place(made_feeds(slots, compiled.plan, self._synthetic)))
         return self._made
 
     def _prepared(self, arguments: Arguments) -> Arguments:
@@ -155,7 +156,7 @@ class Session:
 
     def _count(self, fed: Sequence[torch.Tensor], outputs: int, moments: tuple[float, float, float, float]) -> None:
         assert self.compiled is not None
-        if self._synthetic:
+        if self._synthetic is not None:
             self.counters = Counters()
             return
         batching = self.compiled.batching

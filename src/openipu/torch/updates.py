@@ -46,7 +46,6 @@ def accumulated(
     trained: Sequence[str],
     gradients: Sequence[jax.Array],
     groups: Mapping[str, Grouped],
-    watched: bool = False,
 ) -> list[jax.Array]:
     """What the steps of an update, and the replicas, add up: gradients, then statistics for the loss scale.
 
@@ -55,7 +54,6 @@ def accumulated(
       trained: the names of its parameters.
       gradients: theirs.
       groups: parameters that groups of replicas have a slice of.
-      watched: whether something else looks at the gradients as well.
     """
     accumulator = training.optimizer.structure["accumulator"]
     made = [g.astype(_wider(g.dtype, accumulator)) for g in gradients]
@@ -63,9 +61,6 @@ def accumulated(
         # The mean over all replicas is what others get: a group's is over its own.
         made = [g * g.dtype.type(groups[n].count) if n in groups else g for n, g in zip(trained, made, strict=True)]
     automatic = training.optimizer.automatic
-    if watched or automatic is not None:
-        # Values of their own: a pipeline sums up what a step returns as gradient, wherever else it is used.
-        made = [jnp.copy(g) for g in made]
     return made if automatic is None else [*made, loss_scaling.statistics(gradients, automatic)]
 
 

@@ -12,6 +12,8 @@ from tests.torch.data.datasets import Numbers, Stuck
 
 
 def main():
+    # What a shell starts in the background ignores this signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     way, dataset = sys.argv[1], {"numbers": Numbers, "stuck": Stuck}[sys.argv[2]]
     mode = poptorch.DataLoaderMode.Async
     start = {"sharing_strategy": poptorch.SharingStrategy[sys.argv[4]]}

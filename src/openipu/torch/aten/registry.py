@@ -145,6 +145,11 @@ def size() -> int:
     return len(_LOWERINGS) + len(_REFUSALS)
 
 
+def names() -> list[str]:
+    """The operations that have been declared, as `namespace::name` or `namespace::name.overload`."""
+    return [*_LOWERINGS, *_REFUSALS]
+
+
 def reason(target: Any) -> str:
     """Why an operation without lowering is refused."""
     if isinstance(target, torch._ops.OpOverload):

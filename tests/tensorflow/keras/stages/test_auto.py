@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from openipu.tensorflow.keras.stages import is_pipelined, split, stage_count, stage_functions
+from openipu.tensorflow.keras.stages import is_pipelined, split, stage_count
 from openipu.tensorflow.keras.stages.graph import graph_of
+from tests.tensorflow.keras.stages.one_by_one import stage_functions
 
 layers = keras.layers
 

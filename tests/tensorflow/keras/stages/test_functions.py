@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from openipu.tensorflow.keras.stages import stage_functions, stage_of_scope, stage_variables
+from openipu.tensorflow.keras.stages import stage_of_scope
 from openipu.tensorflow.keras.stages.create import from_stages
 from openipu.tensorflow.keras.stages.graph import graph_of
+from tests.tensorflow.keras.stages.one_by_one import stage_functions, stage_variables
 
 layers = keras.layers
 

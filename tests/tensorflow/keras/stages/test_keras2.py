@@ -9,12 +9,11 @@ from openipu.tensorflow.keras.stages import (
     PipelineStage,
     is_pipelined,
     stage_count,
-    stage_functions,
     stage_of_scope,
-    stage_variables,
 )
 from openipu.tensorflow.keras.stages.create import from_stages, stages_of
 from openipu.tensorflow.keras.stages.graph import graph_of
+from tests.tensorflow.keras.stages.one_by_one import stage_functions, stage_variables
 
 layers = tf_keras.layers
 

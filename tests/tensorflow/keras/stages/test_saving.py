@@ -7,6 +7,7 @@ import pytest
 from openipu.tensorflow.keras import stages
 from openipu.tensorflow.keras.stages import PipelineStage
 from openipu.tensorflow.keras.stages.create import stages_of
+from tests.tensorflow.keras.stages.one_by_one import stage_functions
 
 layers = keras.layers
 
@@ -67,7 +68,7 @@ def test_stages_are_saved_and_loaded(strategy, tmp_path, make):
         assert stages.is_pipelined(loaded)
         assert stages_of(loaded.get_pipeline_stage_assignment()) == expected
         np.testing.assert_array_equal(model(x), loaded(x))
-        np.testing.assert_allclose(stages.stage_functions(loaded)(x), model(x), rtol=1e-6)
+        np.testing.assert_allclose(stage_functions(loaded)(x), model(x), rtol=1e-6)
     outside = keras.models.load_model(path, custom_objects={"Subclass": Subclass})
     assert not hasattr(outside, "get_pipeline_stage_assignment")
     np.testing.assert_array_equal(model(x), outside(x))

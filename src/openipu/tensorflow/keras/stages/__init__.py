@@ -1,7 +1,6 @@
-"""Pipeline stages of Keras models: who is in which, and what each of them computes."""
+"""Pipeline stages of Keras models: which layers are in which."""
 
 from openipu.tensorflow.keras.stages.auto import Split, split
-from openipu.tensorflow.keras.stages.functions import Stage, StagedModel, stage_functions, stage_variables
 from openipu.tensorflow.keras.stages.locations import stage_of_scope
 from openipu.tensorflow.keras.stages.mixins import FunctionalStages, ModelStages, SequentialStages
 from openipu.tensorflow.keras.stages.queries import check_pipelinable, is_pipelined, prepare, stage_count
@@ -16,9 +15,7 @@ __all__ = [
     "PipelineStage",
     "SequentialStages",
     "Split",
-    "Stage",
     "StageState",
-    "StagedModel",
     "check_pipelinable",
     "config_of",
     "is_pipelined",
@@ -27,7 +24,5 @@ __all__ = [
     "restore_on_load",
     "split",
     "stage_count",
-    "stage_functions",
     "stage_of_scope",
-    "stage_variables",
 ]

@@ -1,4 +1,7 @@
-"""A pipelined model as a row of functions, one for each stage, that hand tensors on from one to the next."""
+"""A pipelined model as a row of functions, one for each stage, that hand tensors on from one to the next.
+
+The engine cuts the captured step instead; this is the independent way to run what the stages say.
+"""
 
 import contextlib
 import itertools

@@ -1,0 +1,127 @@
+"""What a traced TensorFlow function does, read from its graph: far cheaper than having XLA translate it."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.xla import xla_data_pb2
+from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2
+from tensorflow.python.framework import auto_control_deps_utils as dependencies
+
+from openipu.compiler import digest
+from openipu.tensorflow.graph_attributes import FRONTEND_ATTRIBUTES_NAME
+from openipu.tensorflow.placement import SHARD_ATTRIBUTE, parse_shards
+
+Nodes = Iterable[node_def_pb2.NodeDef]
+
+# Names that are different in every trace, and what only TensorFlow's own placer and autodiff read.
+_NAMES = {
+    "_class", "_gradient_op_type", "_user_specified_name", "api_implements", "backward_function_name",
+    "forward_function_name",
+}  # fmt: skip
+# Stateful random operations; stateless ones and generators have their state among their inputs.
+_DRAWING = ("Random", "TruncatedNormal", "ParameterizedTruncatedNormal", "Multinomial")
+
+
+class Graph:
+    """A traced function.
+
+    Attributes:
+      written: which of its inputs are variables that it may assign.
+      draws: whether it uses random operations without a state of their own.
+      shards: IPUs that `ipu_shard` scopes spread its operations over.
+    """
+
+    def __init__(self, concrete: Any) -> None:
+        graph: graph_pb2.GraphDef = concrete.graph.as_graph_def()
+        self._functions = {function.signature.name: function for function in graph.library.function}
+        self._nodes = graph.node
+        self._inputs = [tensor.name for tensor in concrete.inputs]
+        self._outputs = [tensor.name for tensor in concrete.outputs]
+        everything = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+        read = set(dependencies.get_read_only_resource_input_indices_graph(concrete.graph))
+        resources = [i for i, t in enumerate(concrete.inputs) if t.dtype == tf.resource]
+        self.written = tuple(i for i in resources if i not in read)
+        self.draws = any(node.op.startswith(_DRAWING) for node in everything)
+        self.shards = _shards(everything)
+
+    @property
+    def identity(self) -> str:
+        """A hash that graphs share only if they compute the same; the names in them do not matter."""
+        described = _Description(self._functions)
+        numbers, lines = described.nodes(self._nodes, {})
+        ends = [_reference(name, numbers) for name in (*self._inputs, "->", *self._outputs)]
+        return digest(*lines, *ends)
+
+
+class _Description:
+    """Nodes and functions as bytes without names."""
+
+    def __init__(self, functions: Mapping[str, function_pb2.FunctionDef]) -> None:
+        self._functions = functions
+        self._known: dict[str, str] = {}
+
+    def nodes(self, nodes: Nodes, arguments: Mapping[str, str]) -> tuple[dict[str, str], list[str | bytes]]:
+        """What each node is called instead, and the description of them all."""
+        numbers = {**arguments, **{node.name: f"n{index}" for index, node in enumerate(nodes)}}
+        lines: list[str | bytes] = []
+        for node in nodes:
+            lines += [node.op, *(_reference(name, numbers) for name in node.input)]
+            for name in sorted(node.attr):
+                if name not in _NAMES:
+                    lines += [name, *self._attribute(node.attr[name])]
+        return numbers, lines
+
+    def _attribute(self, value: attr_value_pb2.AttrValue) -> Iterator[str | bytes]:
+        called = [value.func] if value.HasField("func") else value.list.func
+        if not called:
+            yield value.SerializeToString(deterministic=True)
+        for function in called:
+            yield self._function(function.name)
+            for name in sorted(function.attr):
+                yield name
+                yield function.attr[name].SerializeToString(deterministic=True)
+
+    def _function(self, name: str) -> str:
+        if name not in self._functions:
+            return name
+        if name not in self._known:
+            self._known[name] = "itself"
+            self._known[name] = self._described(self._functions[name])
+        return self._known[name]
+
+    def _described(self, function: function_pb2.FunctionDef) -> str:
+        signature = function.signature
+        arguments = {argument.name: f"a{index}" for index, argument in enumerate(signature.input_arg)}
+        numbers, lines = self.nodes(function.node_def, arguments)
+        types = [argument.SerializeToString() for argument in _unnamed([*signature.input_arg, *signature.output_arg])]
+        returned = [_reference(function.ret[result.name], numbers) for result in signature.output_arg]
+        kept = sorted(_reference(name, numbers) for name in function.control_ret.values())
+        return digest(*lines, *types, *returned, "control", *kept)
+
+
+def _unnamed(arguments: Iterable[Any]) -> Iterator[Any]:
+    for argument in arguments:
+        copy = type(argument)()
+        copy.CopyFrom(argument)
+        copy.ClearField("name")
+        yield copy
+
+
+def _reference(name: str, numbers: Mapping[str, str]) -> str:
+    """An input of a node: "name", "name:1", "name:output:1", or "^name" for order alone."""
+    mark = "^" if name.startswith("^") else ""
+    node, colon, output = name.removeprefix("^").partition(":")
+    # TensorFlow leaves the first output out in some places.
+    output = "" if output == "0" else colon + output
+    return f"{mark}{numbers.get(node, node)}{output}"
+
+
+def _shards(nodes: Nodes) -> int:
+    """One more than the highest shard any operation is assigned to."""
+    highest = 0
+    for node in nodes:
+        if FRONTEND_ATTRIBUTES_NAME in node.attr:
+            attributes = xla_data_pb2.FrontendAttributes.FromString(node.attr[FRONTEND_ATTRIBUTES_NAME].s).map
+            highest = max(highest, *(parse_shards(attributes.get(SHARD_ATTRIBUTE)) or (0,)))
+    return 1 + highest

@@ -65,7 +65,8 @@ def test_an_interrupt_reaches_the_program(tmp_path):
         "try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
         "except KeyboardInterrupt:\n    print('interrupted')\n    raise SystemExit(3)\n"
     )
-    running = start(path)
+    # What a shell starts in the background ignores this signal, and its children with it.
+    running = start(path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert running.stdout.readline() == "ready\n"
     running.send_signal(signal.SIGINT)
     assert (running.communicate()[0], running.returncode) == ("interrupted\n", 3)

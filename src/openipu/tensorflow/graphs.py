@@ -66,7 +66,9 @@ class _Description:
         numbers = {**arguments, **{node.name: f"n{index}" for index, node in enumerate(nodes)}}
         lines: list[str | bytes] = []
         for node in nodes:
-            lines += [node.op, *(_reference(name, numbers) for name in node.input)]
+            references = [_reference(name, numbers) for name in node.input]
+            # Those that only order operations come last, and TensorFlow sorts them by their names.
+            lines += [node.op, *sorted(references, key=lambda name: name if name.startswith("^") else "")]
             for name in sorted(node.attr):
                 if name not in _NAMES:
                     lines += [name, *self._attribute(node.attr[name])]

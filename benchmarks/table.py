@@ -7,6 +7,8 @@ import platform
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 
 import attrs
 import click
@@ -40,6 +42,7 @@ class Suite:
       peers: openipu, and what it is compared with, by key.
       file: where the figures are written.
       optional: what the name of a peer begins with that a machine need not have.
+      targets: how many times the best peer a model shall be, by key.
     """
 
     title: str
@@ -48,6 +51,7 @@ class Suite:
     peers: dict[str, tuple[str, ...]]
     file: str
     optional: str | None = None
+    targets: dict[str, float] = attrs.field(factory=dict)
 
 
 def call(module: str, *arguments: str) -> subprocess.CompletedProcess:
@@ -87,6 +91,65 @@ def run(suite: Suite, keys: list[str], rounds: int, console: Console) -> dict:
     return summary
 
 
+def measured(suite: Suite, key: str) -> dict:
+    """One model with all peers, once."""
+    return _summary({peer: _measure(suite, key, peer) for peer in suite.peers[key]})
+
+
+def show(console: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table; the first column is text, the others are numbers."""
+    shown = Table(title=title)
+    for number, column in enumerate(columns):
+        shown.add_column(column, justify="right" if number else "left")
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+
+
+def show_targets(done: Sequence[tuple[Suite, dict]], console: Console) -> None:
+    """Prints all models in one table: ours, the best peer, how many times as fast, and how many that shall be."""
+    rows = []
+    for suite, summary in done:
+        for key, part in summary.items():
+            there = {p: r for p, r in part["rows"].items() if p != "openipu" and "unavailable" not in r}
+            best = min(there, key=lambda peer: there[peer]["us_per_step"])
+            ours, speedup, target = part["rows"]["openipu"], part["speedup_over_best_peer"], suite.targets.get(key)
+            rows.append(
+                (
+                    f"{suite.names[key]} ({suite.title.split()[0]})", f"{ours['us_per_step'] / 1e3:.2f}",
+                    f"{there[best]['us_per_step'] / 1e3:.2f}", best, f"{speedup:.2f}",
+                    "" if target is None else f"{target:.1f} {'✓' if speedup >= target else '✗'}",
+                )
+            )  # fmt: skip
+    columns = ("model", "ours ms", "best peer ms", "which", "ratio", "target")
+    show(console, f"Ratios to the best peer, {processor()}", columns, rows)
+
+
+def processor() -> str:
+    """The name of this machine's processor, and how many cores there are."""
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    widest = next((w for w in ("amx_tile", "avx512f", "avx2") if any(w in line for line in lines)), "")
+    return f"{names[0] if names else platform.processor()} ({platform.machine()} {widest}, {os.cpu_count()} cores)"
+
+
+def limit() -> float:
+    """GFLOP/s of a large product of float32 matrices on all cores: what no layer can be faster than."""
+    import numpy as np
+
+    size = 1536
+    left = np.random.default_rng(0).random((size, size), np.float32)
+    times = []
+    for _ in range(8):
+        begin = time.perf_counter()
+        np.matmul(left, left)
+        times.append(time.perf_counter() - begin)
+    return 2 * size**3 / min(times) / 1e9
+
+
 def write(summary: dict, file: str, console: Console) -> None:
     """Keeps figures as JSON beside the benchmarks."""
     RESULTS.mkdir(exist_ok=True)
@@ -112,14 +175,14 @@ def _summary(rows: dict[str, dict]) -> dict:
     for row in there.values():
         row["ratio"] = row["us_per_step"] / ours["us_per_step"]
         row["cpu_ratio"] = row["cpu_us_per_step"] / ours["cpu_us_per_step"]
-    best = min(row["ratio"] for peer, row in there.items() if peer != "openipu")
+    best = min(row["ratio"] for peer, row in there.items() if not peer.startswith("openipu"))
     return {"rows": rows, "speedup_over_best_peer": best}
 
 
 def _table(suite: Suite, summary: dict, rounds: int) -> Table:
     given = {name for part in summary.values() for row in part["rows"].values() for name in row}
     columns = {name: column for name, column in _COLUMNS.items() if name in given}
-    table = Table(title=f"{suite.title}, {platform.machine()}, {os.cpu_count()} cores, best of {rounds} rounds")
+    table = Table(title=f"{suite.title}, {processor()}, best of {rounds} rounds")
     table.add_column("model and peers (ratios are to openipu)", no_wrap=True)
     for heading, _ in columns.values():
         table.add_column(heading, justify="right")

@@ -1,4 +1,4 @@
-"""The PyTorch models that are measured: those of the examples, with their settings."""
+"""The PyTorch models that are measured: those of the examples with their settings, and larger networks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,6 +58,15 @@ CASES = {
         "LSTM 64 on 2 replicas, batch 2x2x16, Adam", 16, 10, 7, "Adam", {"lr": 0.003},
         accumulation=2, replicas=2,
     ),
+    "torch-lstm-128": Case("LSTM 128 over 28x28, batch 64, Adam", 64, 20, 5, "Adam", {"lr": 0.001}),
+    "torch-gru-128": Case("GRU 128 over 28x28, batch 64, Adam", 64, 20, 5, "Adam", {"lr": 0.001}),
+    "encoder": Case("transformer 4x128, sequence 64, batch 16, AdamW", 16, 10, 4, "AdamW", {"lr": 0.001}),
+    "resnet": Case(
+        "ResNet-18, 32x32, batch 16, SGD with momentum", 16, 4, 2, "SGD", {"lr": 0.01, "momentum": 0.9}
+    ),
+    "resnet-64": Case(
+        "ResNet-18, 32x32, batch 64, SGD with momentum", 64, 2, 1, "SGD", {"lr": 0.01, "momentum": 0.9}
+    ),
     "half": Case(
         "MLP 128 in float16, batch 32, AdamW", 32, 39, 4, "AdamW", {"lr": 0.001},
         scaled=True,
@@ -92,6 +101,29 @@ def _fashion(module: str) -> tuple[Tensors, Tensors]:
     return train, test
 
 
+def _rows() -> tuple[Tensors, Tensors]:
+    from openipu import datasets
+
+    train, test = datasets.mnist()
+    return _as_rows(*train), _as_rows(*test)
+
+
+def _as_rows(x: Any, y: Any) -> Tensors:
+    import torch
+
+    return torch.tensor(x / 255.0, dtype=torch.float32).reshape(-1, 28, 28), torch.tensor(y, dtype=torch.long)
+
+
+def _noise(*shape: int) -> Callable[[], tuple[Tensors, Tensors]]:
+    def make() -> tuple[Tensors, Tensors]:
+        import torch
+
+        x, y = torch.randn(640, *shape), torch.randint(0, 10, (640,))
+        return (x, y), (x[:64], y[:64])
+
+    return make
+
+
 def _half() -> tuple[Tensors, Tensors]:
     from openipu import datasets
 
@@ -114,6 +146,15 @@ def _sorter() -> Any:
     return model
 
 
+def _network(name: str) -> Callable[[], Any]:
+    def make() -> Any:
+        from benchmarks import networks
+
+        return getattr(networks, name)()
+
+    return make
+
+
 def _example(name: str) -> Any:
     import importlib
 
@@ -125,10 +166,20 @@ _MODELS: dict[str, Callable] = {
     "transformer": _sorter,
     "torch-lstm": lambda: _example("lstm").Reader(),
     "half": lambda: _example("mixed_precision").Network().half(),
+    "torch-lstm-128": _network("lstm"),
+    "torch-gru-128": _network("gru"),
+    "encoder": _network("encoder"),
+    "resnet": _network("resnet"),
+    "resnet-64": _network("resnet"),
 }
 _DATA: dict[str, Callable[[], tuple[Tensors, Tensors]]] = {
     "classifier": lambda: _fashion("fashion_mnist_cnn"),
     "transformer": _digits,
     "torch-lstm": lambda: _fashion("lstm"),
     "half": _half,
+    "torch-lstm-128": _rows,
+    "torch-gru-128": _rows,
+    "encoder": _noise(64, 128),
+    "resnet": _noise(3, 32, 32),
+    "resnet-64": _noise(3, 32, 32),
 }

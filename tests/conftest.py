@@ -1,8 +1,30 @@
 """Tests share a pod with nobody: each test process has its own registry of held IPUs and its own settings."""
 
+import faulthandler
 import os
+import sys
+
+# The reference is stock TensorFlow, whose oneDNN dies of an illegal instruction in float16 on some processors.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+
+# The forms that every machine has are the ones to be tested; native kernels have tests of their own.
+os.environ.setdefault("OPENIPU_NATIVE", "off")
 
 import pytest
+
+# Seconds for the whole run; `faulthandler_timeout` is the limit of one test.
+LIMIT = 5400
+
+
+def pytest_configure(config):
+    # There is one such alarm in a process: where tests run, it is theirs.
+    if config.getoption("numprocesses", None):
+        faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.__stderr__)
+
+
+def pytest_unconfigure(config):
+    if config.getoption("numprocesses", None):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -13,7 +35,7 @@ def own_pod(tmp_path_factory):
 
 
 # Files of a few tests that take minutes: they are begun first, so that all workers end at about the same time.
-LONG = {"multi_device", "programs"}
+LONG = {"many_instances", "model", "multi_device", "programs"}
 
 
 def pytest_collection_modifyitems(items):

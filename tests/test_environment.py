@@ -15,7 +15,7 @@ from openipu import environment
 from openipu.environment import PoplarFlags
 from openipu.environment.engine import KEYS
 from openipu.environment.flags import parse
-from openipu.environment.talk import LEVELS, POPLAR_LEVELS
+from openipu.environment.output import LEVELS, POPLAR_LEVELS
 from openipu.environment.variable import declared
 
 

@@ -120,7 +120,7 @@ def test_a_getattr_the_module_already_has_still_answers(framework):
 
 def test_the_engine_of_a_package_is_loaded_with_it(framework, monkeypatch):
     framework("gearbox_engine.py", "from gearbox_ipu.config import Config\n")
-    monkeypatch.setitem(_hook.ENGINES, "gearbox_ipu", "gearbox_engine")
+    monkeypatch.setitem(_hook.ENGINES, "gearbox_ipu", ("gearbox_engine",))
     importlib.import_module("gearbox.ipu")
     assert sys.modules["gearbox_engine"].Config is sys.modules["gearbox_ipu.config"].Config
     monkeypatch.delitem(sys.modules, "gearbox_engine")
@@ -240,8 +240,29 @@ import numpy as np
 from openipu import datasets
 from tensorflow.keras.datasets.mnist import load_data
 (images, labels), _ = load_data(path="mnist.npz")
-np.testing.assert_array_equal(images, datasets.mnist()[0][0])
-np.testing.assert_array_equal(tf.keras.datasets.fashion_mnist.load_data()[1][0], datasets.fashion_mnist()[1][0])
+np.testing.assert_array_equal(images[:5000], datasets.mnist()[0][0])
+(images, labels), _ = tf.keras.datasets.fashion_mnist.load_data()
+np.testing.assert_array_equal(images[:5000], datasets.fashion_mnist()[0][0])
+
+import keras
+import keras.layers
+from keras.datasets import mnist
+from keras.ipu.optimizers.als_optimizer import ALSOptimizer
+assert keras is tf_keras and keras.layers is tf_keras.layers and mnist is tf_keras.datasets.mnist
+found += [keras.ipu]
+
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 1
+config.configure_ipu_system()
+with ipu.ipu_strategy.IPUStrategy().scope():
+    model = keras.Sequential([tf.keras.layers.Dense(1), keras.layers.Activation("tanh")])
+    model.compile(ALSOptimizer(keras.optimizers.SGD()), "mse")
+    model.fit(np.ones((8, 2), "float32"), np.ones((8, 1), "float32"), batch_size=4, verbose=0)
+"""
+
+OTHER_PROGRAM = """
+import keras
+assert keras.__name__ == "keras" and keras.__version__ > "3"
 """
 
 SAME = "assert all(module is ours for module in found), found"
@@ -253,6 +274,10 @@ def test_every_spelling_with_keras_3():
 
 def test_every_spelling_with_keras_2():
     python("-c", SPELLINGS + KERAS_2 + SAME, TF_USE_LEGACY_KERAS="1", OPENIPU_DATASETS="sample")
+
+
+def test_programs_without_ipus_keep_the_keras_they_import():
+    python("-c", OTHER_PROGRAM, TF_USE_LEGACY_KERAS="1")
 
 
 def test_a_notebook_finds_ipu(tmp_path, monkeypatch):
@@ -269,3 +294,35 @@ def test_a_notebook_finds_ipu(tmp_path, monkeypatch):
         notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
     assert json.loads(notebook.cells[1].outputs[0].text) == ["openipu.tensorflow.ipu", "openipu.tensorflow.keras.ipu"]
+
+
+OLD = """
+from tensorflow.python import ipu
+from tensorflow.python.keras.datasets import mnist
+from tensorflow.python.keras import datasets, backend, preprocessing
+from tensorflow.python.keras.optimizer_v2 import optimizer_v2
+from tensorflow.python.keras.applications.resnet50 import ResNet50
+import keras
+
+assert datasets is keras.datasets and mnist is keras.datasets.mnist
+assert ResNet50 is keras.applications.ResNet50 and preprocessing.image
+assert backend.floatx() == "float32" and optimizer_v2.OptimizerV2
+try:
+    from tensorflow.python.keras import nothing_of_the_kind
+except ImportError:
+    print("done")
+"""
+
+
+def test_old_addresses_of_keras_lead_to_the_keras_there_is(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(OLD)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "done", done.stderr
+
+
+def test_programs_without_ipus_miss_what_tensorflow_misses(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("import tensorflow.python.keras.datasets")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError: No module named 'tensorflow.python.keras.datasets'" in done.stderr

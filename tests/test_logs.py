@@ -21,6 +21,7 @@ logging.getLogger("openipu.compiler").warning("careful")
 
 def python(code, **variables):
     hidden = ("TF_CPP_MIN_LOG_LEVEL", "OPENIPU_LOG", "POPLAR_LOG_LEVEL", "TF_POPLAR_VLOG_LEVEL", "POPTORCH_LOG_LEVEL")
+    hidden += ("TF_ENABLE_ONEDNN_OPTS",)
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
     return subprocess.run(
         [sys.executable, "-c", code], env=environment | variables, capture_output=True, text=True, check=True
@@ -87,21 +88,28 @@ def test_an_ipu_program_says_what_it_does_and_libraries_say_nothing():
 LOOK = """
 import importlib.util, os
 importlib.util.find_spec("tensorflow")
-print(os.environ.get("TF_CPP_MIN_LOG_LEVEL"))
+print(os.environ.get("TF_CPP_MIN_LOG_LEVEL"), os.environ.get("TF_ENABLE_ONEDNN_OPTS"))
 """
 UNUSED = "if not importlib: from {} import {}\n"
 
 
 @pytest.mark.parametrize(
-    ("names", "variables", "level"),
+    ("names", "variables", "level", "onednn"),
     [
-        (("tensorflow.python", "keras"), {}, "None"),
-        (("tensorflow.python", "ipu"), {}, "3"),
-        (("tensorflow.keras.ipu", "PipelineStage"), {}, "3"),
-        (("ipu_tensorflow_addons.keras", "layers"), {}, "3"),
-        (("tensorflow.python", "ipu"), {"TF_CPP_MIN_LOG_LEVEL": "0"}, "0"),
-        (("tensorflow.python", "ipu"), {"TF_CPP_VMODULE": "x=1"}, "None"),
+        (("tensorflow.python", "keras"), {}, "None", "None"),
+        (("tensorflow.python", "ipu"), {}, "3", "0"),
+        (("tensorflow.keras.ipu", "PipelineStage"), {}, "3", "0"),
+        (("ipu_tensorflow_addons.keras", "layers"), {}, "3", "0"),
+        (("tensorflow.python", "ipu"), {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_ENABLE_ONEDNN_OPTS": "1"}, "0", "1"),
+        (("tensorflow.python", "ipu"), {"TF_CPP_VMODULE": "x=1"}, "None", "0"),
     ],
 )
-def test_only_programs_that_name_ipu_have_tensorflow_quiet_and_the_user_goes_first(names, variables, level):
-    assert python(LOOK + UNUSED.format(*names), **variables).stdout.strip() == level
+def test_only_programs_that_name_ipu_have_tensorflow_set_up_and_the_user_goes_first(names, variables, level, onednn):
+    assert python(LOOK + UNUSED.format(*names), **variables).stdout.split() == [level, onednn]
+
+
+def test_xla_does_not_advise_users_of_poptorch_to_file_bugs():
+    # XLA's alarm of slow compilations is an error to it; 3 lets only fatal ones through, and JAX itself would set 1.
+    show = "import os, openipu.torch, jax; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    assert python(show).stdout.strip() == "3"
+    assert python(show, TF_CPP_MIN_LOG_LEVEL="1").stdout.strip() == "1"

@@ -30,8 +30,31 @@ ALIASES = {
     **{f"{namespace}.ipu": "openipu.tensorflow.keras.ipu" for namespace in KERAS_NAMESPACES},
 }
 
+# Where TensorFlow had Keras; some of it is still there for its own use.
+OLD_KERAS = "tensorflow.python.keras."
+
+# Modules that were packages of the original: each of these parts is the whole.
+_KERAS_IPU = "openipu.tensorflow.keras.ipu"
+PARTS = {
+    f"{_KERAS_IPU}.extensions": (
+        "data_adapter",
+        "data_feed_manager",
+        "extensions_base",
+        "extensions_util",
+        "functional_extensions",
+        "model_extensions",
+        "pipeline_stage_assignment",
+        "polling_thread",
+        "sequential_extensions",
+    ),
+}
+# As above, where no package of that name is installed.
+STAND_INS = {"horovod": "openipu.horovod"}
+
 # What a program of theirs always needs: an import is when it expects to wait, not its first step.
-ENGINES = {"openipu.tensorflow.ipu": "openipu.tensorflow.keras.extension"}
+ENGINES = {
+    "openipu.tensorflow.ipu": ("openipu.tensorflow.keras.model_methods", "openipu.tensorflow.estimators.namespace")
+}
 
 
 def real_name(name: str) -> str | None:
@@ -42,6 +65,23 @@ def real_name(name: str) -> str | None:
         if name == alias or name.startswith(alias + "."):
             return real + name[len(alias) :]
     return None
+
+
+def keras_2_name(name: str) -> str | None:
+    """The module of Keras 2 that answers to a name of `keras`, where `tf.keras` is Keras 2 and a program has IPUs.
+
+    Such programs were written when there was one Keras. Whoever has loaded Keras 3 before keeps it.
+    """
+    if name != "keras" and not name.startswith("keras."):
+        return None
+    loaded = sys.modules.get("keras")
+    if loaded is not None:
+        return "tf_" + name if loaded.__name__ == "tf_keras" else None
+    if not program_names_ipu():
+        return None
+    from openipu import environment
+
+    return "tf_" + name if environment.legacy_keras() else None
 
 
 class AliasLoader:
@@ -55,8 +95,13 @@ class AliasLoader:
         from importlib import import_module
 
         self.module = import_module(self.real)
-        if self.real in ENGINES:
-            import_module(ENGINES[self.real])
+        if self.real in PARTS and not hasattr(self.module, "__path__"):
+            # What makes a module a package to the import system.
+            self.module.__path__ = []
+            for part in PARTS[self.real]:
+                self.module.__dict__.setdefault(part, self.module)
+        for engine in ENGINES.get(self.real, ()):
+            import_module(engine)
         # The import system writes the spec into what is returned here. It gets to write it into a throw-away
         # module: the real one keeps its own, which reload, pickle and inspect rely on.
         return None
@@ -86,6 +131,16 @@ def alias_spec(name: str, real: str) -> "ModuleSpec | None":
     return spec
 
 
+def current_keras(name: str) -> "ModuleSpec | None":
+    """The spec of a module of Keras that TensorFlow once had inside and has no more, in programs with IPUs."""
+    if not program_names_ipu():
+        return None
+    from openipu import environment
+
+    package = "tf_keras." if environment.legacy_keras() else "keras."
+    return alias_spec(name, package + name[len(OLD_KERAS) :])
+
+
 def offer_ipu(module: "ModuleType") -> None:
     """Give a Keras namespace the attribute `ipu`, imported when it is first touched."""
     earlier = module.__dict__.get("__getattr__")
@@ -102,11 +157,18 @@ def offer_ipu(module: "ModuleType") -> None:
     module.__dict__["__getattr__"] = __getattr__
 
 
-def offer_sample(module: "ModuleType") -> None:
-    """Let a Keras dataset module answer from the embedded sample where the user asks for it."""
-    from openipu.datasets.keras import with_sample
+def offer_keras_sample(module: "ModuleType") -> None:
+    """Let a Keras dataset module read sample data where the user asks for it."""
+    from openipu.datasets.keras import steer
 
-    module.__dict__["load_data"] = with_sample(module.__dict__["load_data"], module.__name__.rpartition(".")[2])
+    steer(module)
+
+
+def offer_torchvision_sample(module: "ModuleType") -> None:
+    """Let the datasets of a torchvision module hold sample data where the user asks for it."""
+    from openipu.datasets.torchvision import steer
+
+    steer(module)
 
 
 def program_names_ipu() -> bool:
@@ -120,24 +182,43 @@ def program_names_ipu() -> bool:
     return False
 
 
-def quieten(spec: "ModuleSpec") -> None:
-    """Before TensorFlow is imported, hide what its libraries print; programs without IPUs are left alone."""
+def before_tensorflow(spec: "ModuleSpec") -> None:
+    """Set TensorFlow up for programs with IPUs, leave others alone, and keep triton out of the process."""
     if program_names_ipu():
-        from openipu import quiet
+        from openipu import environment, quiet
 
+        environment.without_onednn()
         quiet.begin(BEFORE_IMPORT)
+    when_loaded(spec, bar_triton)
 
+
+def bar_triton() -> None:
+    """Have `import triton` fail as if it were not installed: after TensorFlow, loading its library crashes the process.
+
+    PyTorch does without it except on a GPU. Where it was imported first, both work.
+    """
+    if "triton" in sys.modules:
+        return
+    import logging
+
+    sys.modules["triton"] = None  # pyright: ignore[reportArgumentType]
+    # It would complain in every such program.
+    flops = logging.getLogger("torch.utils.flop_counter")
+    flops.addFilter(lambda record: not record.getMessage().startswith("triton not found"))
+
+
+# The datasets of Keras that have sample data.
+SAMPLES = ("mnist", "fashion_mnist", "cifar10", "cifar100", "imdb", "reuters")
 
 # What is done to the spec of a module of others before the module is loaded.
-BEFORE_IMPORT: "dict[str, Callable[[ModuleSpec], None]]" = {"tensorflow": quieten}
+BEFORE_IMPORT: "dict[str, Callable[[ModuleSpec], None]]" = {"tensorflow": before_tensorflow}
 
 # What is done to a module of others right after it has run, before anything is re-exported from it.
 AFTER_IMPORT: "dict[str, Callable[[ModuleType], None]]" = {
     **dict.fromkeys(KERAS_NAMESPACES, offer_ipu),
-    "keras.src.datasets.mnist": offer_sample,
-    "keras.src.datasets.fashion_mnist": offer_sample,
-    "tf_keras.src.datasets.mnist": offer_sample,
-    "tf_keras.src.datasets.fashion_mnist": offer_sample,
+    **{f"{keras}.src.datasets.{name}": offer_keras_sample for keras in ("keras", "tf_keras") for name in SAMPLES},
+    "torchvision.datasets.mnist": offer_torchvision_sample,
+    "torchvision.datasets.cifar": offer_torchvision_sample,
 }
 
 
@@ -148,9 +229,15 @@ class Finder:
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> "ModuleSpec | None":
         """Called by the import system for every module that is not loaded yet."""
-        real = real_name(name)
+        real = real_name(name) or keras_2_name(name)
         if real is not None:
-            return alias_spec(name, real)
+            whole, _, part = real.rpartition(".")
+            return alias_spec(name, real) or (alias_spec(name, whole) if part in PARTS.get(whole, ()) else None)
+        if name.startswith(OLD_KERAS):
+            return self.find_elsewhere(name, path, target) or current_keras(name)
+        top = name.partition(".")[0]
+        if top in STAND_INS:
+            return self.find_stand_in(name, top, path, target)
         prepare, complete = BEFORE_IMPORT.get(name), AFTER_IMPORT.get(name)
         if prepare is None and complete is None:
             return None
@@ -161,6 +248,17 @@ class Finder:
             if complete is not None:
                 run_after(spec, complete)
         return spec
+
+    def find_stand_in(
+        self, name: str, top: str, path: "Sequence[str] | None", target: "ModuleType | None"
+    ) -> "ModuleSpec | None":
+        """The installed package if there is one, else what stands in for it."""
+        ours = STAND_INS[top]
+        if name == top or getattr(sys.modules.get(top), "__name__", ours) != ours:
+            spec = self.find_elsewhere(name, path, target)
+            if spec is not None or name != top:
+                return spec
+        return alias_spec(name, ours + name[len(top) :])
 
     def find_elsewhere(
         self, name: str, path: "Sequence[str] | None", target: "ModuleType | None"
@@ -173,6 +271,19 @@ class Finder:
             if spec is not None:
                 return spec
         return None
+
+
+def when_loaded(spec: "ModuleSpec", prepare: "Callable[[], None]") -> None:
+    """Have `prepare` called right before the module is really loaded; many programs only look whether it is there."""
+    loader = spec.loader
+    assert loader is not None
+
+    def create_module(spec: "ModuleSpec") -> "ModuleType | None":
+        del loader.create_module  # The loader stays the one that was found, and unchanged.
+        prepare()
+        return loader.create_module(spec)
+
+    loader.create_module = create_module
 
 
 def run_after(spec: "ModuleSpec", complete: "Callable[[ModuleType], None]") -> None:
@@ -196,4 +307,15 @@ def install() -> None:
     sys.meta_path[:] = [Finder(), *others]  # pyright: ignore[reportArgumentType]
 
 
+def offer_tensorflow1() -> None:
+    """Give programs of TensorFlow 1 what they import, where the user says that it is one."""
+    import os  # Python has it already.
+
+    if os.environ.get("OPENIPU_TF1", "").strip():
+        from openipu import tensorflow1
+
+        tensorflow1.install()
+
+
 install()
+offer_tensorflow1()

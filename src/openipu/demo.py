@@ -1,6 +1,7 @@
 """`make demo`: tutorial models on virtual IPUs beside stock Keras, same weights, same batches."""
 
 import contextlib
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,19 +12,22 @@ from rich.console import Console
 from rich.table import Table
 
 from openipu import _hook, quiet
+from openipu.report import measured
 
 BATCH, STEPS, EPOCHS = 64, 72, 6
+STOCK = "stock Keras"
 
 
 @attrs.frozen
 class Run:
-    """How one model was trained and what came of it."""
+    """How one model was trained, what came of it, and what a real IPU would have needed (None for stock Keras)."""
 
     model: str
     how: str
     accuracy: float
     us_per_step: float
     first: float
+    predicted: Any = attrs.field(default=None, eq=False)
 
 
 @attrs.frozen(eq=False)
@@ -37,7 +41,7 @@ class Variant:
 
 
 def main() -> None:
-    """Train, print the table and the timeline of the pipeline."""
+    """Train, print the table, the timeline of the pipeline and what the figures say."""
     quiet.begin(_hook.BEFORE_IMPORT)
     console = Console(width=110)
     with console.status("Loading TensorFlow, Keras and JAX"):
@@ -59,16 +63,18 @@ def main() -> None:
     }
     runs = []
     for name, build in (("CNN", _cnn), ("MLP", _mlp)):
-        with console.status(f"{name}: stock Keras"):
+        with console.status(f"{name}: {STOCK}"):
             stock = _compiled(keras, build, 24)
             start = stock.get_weights()
-            runs.append(_train(name, "stock Keras", stock, train, lambda: _accuracy(stock, test)))
+            runs.append(_train(name, STOCK, stock, train, lambda: _accuracy(stock, test)))
         for variant in variants[name]:
             with console.status(f"{name}: {variant.how}"):
                 runs.append(_on_ipus(keras, name, build, variant, start, stock, train, test))
     console.print(_table(runs))
     console.print("\nThe pipeline of the CNN, one update: IPU 0 holds the first stage, IPU 1 the second.")
     show(timeline(Schedule.GROUPED, 2, 8, True), console)
+    console.print(f"\n{verdict(runs, processor())}")
+    console.print(f"\n{prediction([run for run in runs if run.model == 'CNN'])}")
 
 
 def _on_ipus(keras: Any, name: str, build: Callable, variant: Variant, start: list, stock: Any, train: tuple,
@@ -88,7 +94,8 @@ def _on_ipus(keras: Any, name: str, build: Callable, variant: Variant, start: li
             stock.set_weights(model.get_weights())
             return _accuracy(stock, test)
 
-        return _train(name, variant.how, model, train, accuracy)
+        run = _train(name, variant.how, model, train, accuracy)
+        return attrs.evolve(run, predicted=_predicted(model))
 
 
 def _train(name: str, how: str, model: Any, data: tuple, accuracy: Callable[[], float]) -> Run:
@@ -115,20 +122,65 @@ def _train(name: str, how: str, model: Any, data: tuple, accuracy: Callable[[], 
 
 def _table(runs: list[Run]) -> Table:
     table = Table(title=f"Digits, {EPOCHS} epochs of {STEPS} batches of {BATCH}: same weights, same batches")
-    for column in ("model", "run on", "test accuracy", "µs per batch", "speed-up", "first execution after"):
+    for column in ("model", "run on", "test accuracy", "µs per batch", "speed", "first execution after"):
         table.add_column(column, justify="left" if column in ("model", "run on") else "right")
-    stock = {run.model: run.us_per_step for run in runs if run.how == "stock Keras"}
+    speeds = _speeds(runs)
     last = None
     for run in runs:
         if last not in (None, run.model):
             table.add_section()
-        speed = f"{stock[run.model] / run.us_per_step:.1f}x" if run.how != "stock Keras" else ""
+        speed = f"{speeds[run]:.1f}x" if run in speeds else ""
         table.add_row(
             run.model if last != run.model else "", run.how, f"{run.accuracy:.1%}", f"{run.us_per_step:.0f}", speed,
             f"{run.first:.1f} s",
         )  # fmt: skip
         last = run.model
     return table
+
+
+def _speeds(runs: list[Run]) -> dict[Run, float]:
+    """How many times as fast as stock Keras every other run was."""
+    stock = {run.model: run.us_per_step for run in runs if run.how == STOCK}
+    return {run: stock[run.model] / run.us_per_step for run in runs if run.how != STOCK}
+
+
+def verdict(runs: list[Run], machine: str) -> str:
+    """One sentence on the speeds of this run, whatever they are."""
+    found: dict[str, list[float]] = {}
+    for run, speed in _speeds(runs).items():
+        found.setdefault(run.model, []).append(round(speed, 1))
+    parts = []
+    for model, speeds in found.items():
+        low, high = min(speeds), max(speeds)
+        word = "faster" if low > 1 else "slower" if high < 1 else "as fast" if low == high else "faster or slower"
+        span = f"{low}x" if low == high else f"{low}x to {high}x"
+        parts.append(f"{model} {span} the speed of {STOCK} ({word})")
+    return f"Measured here, on {machine}, once compiled: {'; '.join(parts)}. Other processors give other figures."
+
+
+def _predicted(model: Any) -> Any:
+    """What an IPU of the virtual system would need for the training that a model was compiled for."""
+    sessions = [compiled.session for compiled in model._ipu.compiled.values()]
+    return next(session for session in sessions if session.program.update is not None).estimate()
+
+
+def prediction(runs: list[Run]) -> str:
+    """One sentence on what real IPUs would have needed for these runs."""
+    found = [run for run in runs if run.predicted is not None]
+    parts = []
+    for run in found:
+        worst = run.predicted.worst
+        parts.append(
+            f"{run.how} {run.predicted.seconds_per_batch * 1e6:.0f} µs per batch, {worst.total / 2**20:.0f} MiB "
+            f"({worst.total / worst.capacity:.0%} of an IPU's SRAM)"
+        )
+    target = found[0].predicted.target.name.capitalize()
+    return f"Predicted for a real {target} IPU, {found[0].model}: {'; '.join(parts)}."
+
+
+def processor() -> str:
+    """The processor of this machine and how many of its cores there are."""
+    return f"{measured.processor()} with {os.cpu_count()} cores"
 
 
 def _images(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

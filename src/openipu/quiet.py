@@ -23,7 +23,7 @@ def begin(before_import: dict[str, Callable[[ModuleSpec], None]]) -> None:
     Args:
       before_import: what the import hook does to a module's spec before the module is loaded, by name.
     """
-    if environment.quiet_tensorflow():
+    if environment.quiet_libraries():
         before_import.update(dict.fromkeys(LOUD, hush))
 
 

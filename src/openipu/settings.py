@@ -17,6 +17,16 @@ def path() -> Path:
     return Path(platformdirs.user_config_dir("openipu", appauthor=False)) / "config.json"
 
 
+def system_choice() -> tuple[str, str]:
+    """The virtual system's name and where it comes from: OPENIPU_SYSTEM, else the user's settings, else the default."""
+    name, given = environment.virtual_system()
+    if given:
+        return name, "OPENIPU_SYSTEM"
+    if chosen := chosen_system():
+        return chosen, str(path())
+    return name, "the default"
+
+
 def chosen_system() -> str:
     """The name of the virtual system that was chosen; empty if none was."""
     name = _load().get("system", "")

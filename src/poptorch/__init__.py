@@ -49,7 +49,7 @@ from poptorch import _lazy, enums, options, poptorch_core, profiling
 # What programs print and compare: the version of poptorch that is described, and the one that answers.
 __version__ = f"3.4.0-openipu.{_openipu_version}"
 
-_SUBMODULES = ("_impl", "_options_impl", "ops", "optim", "testing")
+_SUBMODULES = ("_impl", "_logging", "_options_impl", "_poplar_executor", "_utils", "ops", "optim", "testing")
 
 if not TYPE_CHECKING:
     _lazy_getattr = _lazy.getattr_for(__name__, _lazy.NAMES, globals())
@@ -66,7 +66,6 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_lazy.NAMES, *_SUBMODULES})
 
 
-registerGeometricCustomArgParsers()
 _lazy.load()
 
 __all__ = [
@@ -117,3 +116,6 @@ __all__ = [
     "registerGeometricCustomArgParsers",
     "setLogLevel",
 ]
+
+# Last: that package imports this one.
+registerGeometricCustomArgParsers()

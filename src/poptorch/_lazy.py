@@ -10,9 +10,9 @@ import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
-_EXECUTOR = "openipu.torch.executor"
-_BLOCKS = "openipu.torch.blocks"
-_OPS = "openipu.torch.ops"
+_EXECUTOR = "openipu.torch.executor.executor"
+_BLOCKS = "openipu.torch.ops.blocks"
+_OPS = "openipu.torch.ops.operations"
 
 # What torch's export and its optimizers import when they are first used.
 _TORCH = ("torch._dynamo", "torch.export._trace")

@@ -2,7 +2,7 @@
 
 from poptorch import _lazy
 
-_NAMES = {name: source for name, source in _lazy.NAMES.items() if source.endswith((".ops", ".blocks"))}
+_NAMES = {name: source for name, source in _lazy.NAMES.items() if source.endswith((".operations", ".blocks"))}
 
 __getattr__ = _lazy.getattr_for(__name__, _NAMES, globals())
 

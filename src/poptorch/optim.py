@@ -3,7 +3,7 @@
 from poptorch import _lazy
 
 _NAMES: dict[str, str] = dict.fromkeys(
-    ("Adam", "AdamW", "LAMB", "Optimizer", "RMSprop", "SGD", "VariableAttributes"), "openipu.torch.optim"
+    ("Adam", "AdamW", "LAMB", "Optimizer", "RMSprop", "SGD", "VariableAttributes"), "openipu.torch.optim.optimizers"
 )
 
 __getattr__ = _lazy.getattr_for(__name__, _NAMES, globals())

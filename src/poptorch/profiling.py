@@ -1,5 +1,5 @@
 """`poptorch.profiling`: names only."""
 
-from openipu.torch.profiling import Channel
+from openipu.torch.ops.profiling import Channel
 
 __all__ = ["Channel"]

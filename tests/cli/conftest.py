@@ -54,3 +54,15 @@ def piped(pod):
         )
 
     return run
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """`script(text)`: a program of the user's, which finds openipu and its tests."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]))
+
+    def written(text):
+        (tmp_path / "train.py").write_text(text)
+        return str(tmp_path / "train.py")
+
+    return written

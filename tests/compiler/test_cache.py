@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from openipu.compiler import Cache, cache, compile_program, entry
+from openipu.compiler import Cache, cache, cache_file, compile_program
 from openipu.compiler.key import key_of
-from openipu.compiler.loaded import Loaded
+from openipu.compiler.serialised import Loaded
 from openipu.program import OutputMode, Plan, Program, Slot
-from openipu.runtime import Engine, rows_for
+from openipu.runtime import DeviceEngine, rows_for
 from tests.compiler import toy
 
 
@@ -35,7 +35,7 @@ def adding(number: float) -> Program:
 
 
 def result(executable) -> np.ndarray:
-    engine = Engine(executable, [], [])
+    engine = DeviceEngine(executable, [], [])
     return np.asarray(engine.run(engine.place([np.zeros((1, 2), np.float32)]), [0]).outputs[0])[0]
 
 
@@ -53,7 +53,7 @@ def test_an_executable_from_the_cache_trains_as_the_compiled_one(tmp_path, repli
         executable = compile_program(program, plan, cache=Cache(tmp_path))
         assert loaded(executable) is again
         store = toy.Store(program)
-        engine = Engine(executable, store.shared, store.local)
+        engine = DeviceEngine(executable, store.shared, store.local)
         for seed in range(2):
             made = engine.run(engine.place(toy.feeds(4, replicas, seed=seed)), range(replicas))
         homes.append(store.home())
@@ -71,7 +71,7 @@ def test_tables_are_cached_too(tmp_path):
     for _ in range(2):
         executable = compile_program(program, Plan(2), rows_for(arrays), Cache(tmp_path))
         store = toy.Store(program)
-        engine = Engine(executable, store.shared, store.local)
+        engine = DeviceEngine(executable, store.shared, store.local)
         numbers = engine.place_rows(np.zeros((2, toy.BATCH), np.int32))
         got.append(np.asarray(engine.run([numbers, *engine.place_tables(arrays)], [0]).outputs[0]))
     assert loaded(executable)
@@ -147,7 +147,7 @@ def test_a_whole_entry_that_xla_does_not_take_is_compiled_again(tmp_path, caplog
     folder = Cache(tmp_path)
     key = key_of(adding(1), Plan(), None)
     compile_program(adding(1), Plan(), cache=folder)
-    header, _ = entry.read(folder.path(key), key)
+    header, _ = cache_file.read(folder.path(key), key)
     folder.store(key, header, b"not an executable")
     executable = compile_program(adding(1), Plan(), cache=folder)
     assert not loaded(executable)

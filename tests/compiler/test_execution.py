@@ -1,19 +1,20 @@
 """One execution of the core against NumPy: steps, accumulation, replicas, outputs."""
 
+import attrs
 import numpy as np
 import pytest
 
 from openipu.compiler import compile_program
 from openipu.program import OutputMode, Plan, Reduction
-from openipu.runtime import Engine
+from openipu.runtime import DeviceEngine
 from tests.compiler import toy
 
 
-def run(plan, executions=2):
-    program = toy.program()
+def run(plan, executions=2, accumulators=None):
+    program = attrs.evolve(toy.program(), accumulators=accumulators)
     store = toy.Store(program)
     start = dict(store.values)
-    engine = Engine(compile_program(program, plan), store.shared, store.local)
+    engine = DeviceEngine(compile_program(program, plan), store.shared, store.local)
     blocks = [toy.feeds(plan.device_iterations, plan.replicas, seed=s) for s in range(executions)]
     results = [engine.run(engine.place(b), range(plan.replicas)) for b in blocks]
     joined = [np.concatenate(parts) for parts in zip(*blocks, strict=True)]
@@ -49,7 +50,7 @@ def test_only_the_last_steps_outputs_come_back_when_asked(replicas):
 
 def test_accumulators_can_have_another_dtype():
     wide, _, _ = run(Plan(8, 1, 8))
-    narrow, _, _ = run(Plan(8, 1, 8, accumulation_dtypes=("float16",) * toy.LAYERS))
+    narrow, _, _ = run(Plan(8, 1, 8), accumulators=("float16",) * toy.LAYERS)
     difference = max(np.abs(wide[f"w{i}"] - narrow[f"w{i}"]).max() for i in range(toy.LAYERS))
     assert 0 < difference < 1e-2
 
@@ -60,7 +61,7 @@ def test_replicas_draw_different_random_numbers_and_seeds_repeat_them():
 
     def losses(seeds):
         store = toy.Store(program)
-        engine = Engine(compile_program(program, plan), store.shared, store.local)
+        engine = DeviceEngine(compile_program(program, plan), store.shared, store.local)
         same = [np.repeat(f[:, :1], 2, axis=1) for f in toy.feeds(2, 2)]
         return np.asarray(engine.run(engine.place(same), seeds).outputs[0])
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from openipu.compiler import Cache, compile_program, progress
-from openipu.compiler.loaded import Loaded
 from openipu.compiler.progress import PHASES
 from openipu.compiler.progress_bar import Bar, Lines, display
+from openipu.compiler.serialised import Loaded
 from openipu.program import Plan, Program, Slot
 
 
@@ -182,10 +182,11 @@ def test_an_executable_from_the_cache_shows_nothing(tmp_path):
 @pytest.mark.parametrize("wish", ["on", "off", "auto", None])
 @pytest.mark.parametrize("level", ["info", "warning", None])
 def test_what_is_shown_where(monkeypatch, terminal, shown, wish, level):
+    """`terminal`: whether both streams are one; both are files otherwise."""
     for name, value in (("OPENIPU_PROGRESS", wish), ("OPENIPU_LOG", level)):
         if value is not None:
             monkeypatch.setenv(name, value)
-    out, error = Terminal() if terminal else io.StringIO(), io.StringIO()
+    out, error = (Terminal(), Terminal()) if terminal else (io.StringIO(), io.StringIO())
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", error)
     made = display(shown, "Capture")
@@ -196,12 +197,23 @@ def test_what_is_shown_where(monkeypatch, terminal, shown, wish, level):
     if terminal and level == "info" and not asked:
         assert made is None  # Log lines and a bar would be written over each other.
         return
+    if not terminal and not asked:
+        assert made is None
+        return
     assert isinstance(made, Bar if terminal else Lines)
     compiled(made)
-    # A small program is compiled before anybody gets impatient: without a terminal it is shown only when asked for.
     assert ("Compilation Finished" in out.getvalue()) is terminal
-    if asked:
-        assert ("Compilation Finished" in error.getvalue()) is not terminal
+    assert ("Compilation Finished" in error.getvalue()) is not terminal
+
+
+def test_somebody_who_keeps_only_the_results_sees_lines_once_they_wait(monkeypatch):
+    screen, file = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", file)
+    monkeypatch.setattr(sys, "stderr", screen)
+    made = display(None, "Capture")
+    assert isinstance(made, Lines)
+    compiled(made)
+    assert screen.getvalue() == file.getvalue() == ""  # Such a small program keeps nobody waiting.
 
 
 def test_a_word_that_is_none_is_refused(monkeypatch):

@@ -33,6 +33,16 @@ def holding(**changes):
         b"[" * 100_000,
         b'{"format": 2, "holdings": []}',
         b'{"format": 1, "holdings": 5}',
+    ],
+)
+def test_a_broken_record_is_warned_of_and_written_anew(record, caplog, content):
+    record.write_bytes(content)
+    assert f"{record} does not say who holds which IPUs" in _written_anew(caplog)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
         b'{"format": 1, "holdings": [5]}',
         *(
             json.dumps({"format": 1, "holdings": [holding(**change)]}).encode()
@@ -40,14 +50,20 @@ def holding(**changes):
         ),
     ],
 )
-def test_a_broken_record_is_warned_of_and_written_anew(record, caplog, content):
+def test_a_holder_that_cannot_be_is_warned_of_and_left_out(record, caplog, content):
     record.write_bytes(content)
+    assert f"{record} has a holder that cannot be" in _written_anew(caplog)
+
+
+def _written_anew(caplog):
+    """What was said of a record that is read, and then written by whoever attaches."""
     assert hardware.holders() == ()
-    assert f"{record} does not say who holds which IPUs" in caplog.text
+    said = caplog.text
     assert hardware.acquire(2).ipus == (0, 1)
     caplog.clear()
     assert [held.ipus for held in registry.read("bow-pod16")] == [(0, 1)]
     assert not caplog.records
+    return said
 
 
 def test_a_process_that_got_the_number_of_a_dead_one_holds_nothing(record):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from openipu.compiler import Cache, compile_program
-from openipu.compiler.loaded import Loaded
 from openipu.compiler.pipeline import compile_pipeline, devices_for
-from openipu.program import OutputMode, Pipeline, Plan, Reduction, Schedule
-from openipu.runtime import Engine, PipelineEngine
+from openipu.compiler.serialised import Loaded
+from openipu.program import OutputMode, Pipeline, Plan, Reduction, Schedule, replica
+from openipu.runtime import DeviceEngine, PipelineEngine
 from tests.compiler import toy
 
 
@@ -40,6 +40,22 @@ def test_stages_on_their_own_devices_train_like_numpy(schedule, stages, replicas
         np.testing.assert_allclose(value, expected[name], rtol=2e-5, atol=1e-6, err_msg=name)
 
 
+def test_what_is_computed_at_the_end_reaches_over_all_replicas():
+    plan = Plan(4, 2, 4, pipeline=Pipeline(2, Schedule.GROUPED, (0, 1)))
+
+    def finish(shared, local):
+        return [jax.lax.psum(local[1], replica.AXIS) if replica.count() > 1 else -local[1]]
+
+    program = attrs.evolve(toy.program(2), finish=finish)
+    store = toy.Store(program)
+    start = dict(store.values)
+    engine = PipelineEngine(compile_pipeline(program, plan, devices_for(plan)), store.shared, store.local)
+    block = toy.feeds(4, 2)
+    (totals,) = engine.run(engine.place(block), range(2)).finished
+    expected = toy.reference(start, block, 4, 2)["totals"].sum()
+    np.testing.assert_allclose(totals, [expected, expected], rtol=1e-5)
+
+
 def test_inference_runs_over_the_stages():
     pipeline = Pipeline(2, Schedule.GROUPED, (0, 1))
     plan = Plan(4, pipeline=pipeline, outputs=OutputMode.ALL)
@@ -63,7 +79,7 @@ def test_replicas_on_their_own_devices_come_from_the_cache_as_they_were_compiled
         executable = compile_program(program, plan, cache=Cache(tmp_path))
         assert isinstance(executable.call, Loaded) is again
         store = toy.Store(program)
-        engine = Engine(executable, store.shared, store.local)
+        engine = DeviceEngine(executable, store.shared, store.local)
         for seed in range(2):
             made = engine.run(engine.place(toy.feeds(4, 4, seed=seed)), range(4))
         homes.append(store.home())

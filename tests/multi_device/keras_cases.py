@@ -13,7 +13,7 @@ SCHEDULES = list(ipu.pipelining_ops.PipelineSchedule)
 
 
 def engine_of(model, mode):
-    return next(c.engine for key, c in model._ipu.compiled.items() if key[0] == mode)
+    return next(c.session.engine for key, c in model._ipu.compiled.items() if key[0] == mode)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -67,5 +67,5 @@ def test_replicas_are_spread_over_the_devices(replicas):
         model.compile(parallel.optimizer(), "mse", steps_per_execution=4)
         model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0)
         executable = engine_of(model, "train").executable
-        assert len(executable.feed_sharding.device_set) == min(replicas, 4)
+        assert len(executable.places.feeds.device_set) == min(replicas, 4)
     parallel.assert_same_weights(stock, model)

@@ -37,7 +37,7 @@ def trained(blocks, replicas):
     executor = poptorch.trainingModel(model, options, optimizer)
     x = torch.randn(16 * replicas, 3, generator=torch.Generator().manual_seed(1)).half()
     found = [*executor(x), *(executor.getAnchoredTensor(name) for name in ANCHORS)]
-    kind = type(executor._session.compiled.engine).__name__
+    kind = type(executor._session.compiled.session.engine).__name__
     return kind, [*found, *(p.detach() for p in model.parameters())]
 
 

@@ -46,7 +46,7 @@ def test_stages_on_their_own_devices_train_like_accumulation(replicas):
     x, y = torch.randint(0, 20, (112 * replicas, 6)), torch.randint(0, 5, (112 * replicas,))
     for _ in range(3):
         torch.testing.assert_close(first(x, y)[1], second(x, y)[1], rtol=1e-5, atol=1e-6)
-    parts = first._session.compiled.engine.executable.parts
+    parts = first._session.compiled.session.engine.executable.parts
     assert [part.device.id for part in parts] == [0, 1, 2, 3, 3, 2, 1, 0]
     # Each stage has the weights of its own blocks only.
     assert len(parts[0].inputs) == 2

@@ -39,6 +39,10 @@ def check(printed, expected):
     assert float(re.search(r"test accuracy ([\d.]+)", printed)[1]) > accuracy
 
 
+def only_the_word_about_the_data(errors):
+    return all("OPENIPU_DATASETS=sample: mnist is" in line for line in errors.splitlines()) and errors.count("\n") <= 1
+
+
 def test_every_exercise_has_a_solution_and_the_other_way_round():
     assert set(LABS) == UNSOLVED.keys() == {path.stem for path in (COURSE / "solutions").glob("*.py")}
 
@@ -65,7 +69,7 @@ def test_exercises_run_before_anything_is_done(labs):
     command = [sys.executable, "-c", code, *(str(COURSE / "exercises" / f"{lab}.py") for lab in labs)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
-    assert done.stderr == ""
+    assert only_the_word_about_the_data(done.stderr)
     for lab, printed in zip(labs, done.stdout.split("==\n")[1:], strict=True):
         check(printed, UNSOLVED[lab])
 
@@ -78,5 +82,5 @@ def test_a_solution_runs_as_a_notebook_and_learns(lab, tmp_path, monkeypatch):
     resources = {"metadata": {"path": str(tmp_path)}}
     nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    assert only_the_word_about_the_data("".join(output.text for output in outputs if output.get("name") == "stderr"))
     check("".join(output.text for output in outputs if output.get("name") == "stdout"), SOLVED[lab])

@@ -18,6 +18,10 @@ example = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(example)
 
 
+def exact(dataset):
+    return torch.utils.data.TensorDataset(dataset.tensors[0].double(), dataset.tensors[1])
+
+
 def accuracy(model, dataset):
     with torch.no_grad():
         return float((model.eval()(dataset.tensors[0]).argmax(dim=1) == dataset.tensors[1]).float().mean())
@@ -50,14 +54,15 @@ def test_a_hundred_steps_have_the_losses_and_the_accuracy_of_stock_torch(monkeyp
     train = torch.utils.data.TensorDataset(*(tensor[: BATCH * ITERATIONS * CALLS] for tensor in train.tensors))
     torch.manual_seed(0)
     ours = example.Classifier()
-    theirs = copy.deepcopy(ours)
+    # In float32 the reference itself may pick another maximum of nearly equal ones after some sixty steps.
+    theirs = copy.deepcopy(ours).double()
 
-    expected = train_with_torch(theirs, train)
+    expected = train_with_torch(theirs, exact(train))
     losses = train_with_poptorch(ours, train)
 
     assert len(losses) == ITERATIONS * CALLS
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-4)
     # Of a thousand pictures one may lie on the border between two classes.
-    reached = accuracy(theirs, test)
+    reached = accuracy(theirs, exact(test))
     assert abs(accuracy(ours, test) - reached) <= 0.001
     assert reached > 0.6

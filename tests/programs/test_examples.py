@@ -11,12 +11,14 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 KERAS = sorted((ROOT / "examples" / "keras").glob("*.py"))
 TORCH = sorted((ROOT / "examples" / "torch").glob("*.py"))
+TF1 = sorted((ROOT / "examples" / "tf1").glob("*.py"))
 
 
-def run(script: pathlib.Path, **environment: str) -> str:
-    """The standard output of a script."""
+def run(script: pathlib.Path, *command: str, **environment: str) -> str:
+    """The standard output of a script, run by Python or by a command of it."""
     variables = {**os.environ, "OPENIPU_DATASETS": "sample", "TF_CPP_MIN_LOG_LEVEL": "3", **environment}
-    done = subprocess.run([sys.executable, str(script)], env=variables, capture_output=True, text=True, check=False)
+    words = [sys.executable, *command, str(script)]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -31,3 +33,9 @@ def test_example_learns_the_digits(script):
 def test_torch_example_learns(script):
     reached = float(re.search(r"(?:test accuracy|digits in their place:) ([\d.]+)", run(script))[1])
     assert reached > 0.65
+
+
+@pytest.mark.parametrize("script", TF1, ids=lambda s: s.stem)
+def test_programs_of_tensorflow_1_learn(script):
+    losses = re.findall(r"loss ([\d.]+)", run(script, "-m", "openipu", "run"))
+    assert len(losses) == 3 and float(losses[2]) < min(0.75, float(losses[0]))

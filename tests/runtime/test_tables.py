@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from openipu.compiler import compile_program
 from openipu.program import Plan
-from openipu.runtime import Engine, rows_for, tables
+from openipu.runtime import DeviceEngine, rows_for, tables
 from tests.compiler import toy
 
 
@@ -22,9 +22,9 @@ def test_rows_chosen_on_the_device_train_like_rows_that_are_fed(replicas, accumu
     program = toy.program()
     fed, chosen = toy.Store(program), toy.Store(program)
 
-    engine = Engine(compile_program(program, plan), fed.shared, fed.local)
+    engine = DeviceEngine(compile_program(program, plan), fed.shared, fed.local)
     expected = engine.run(engine.place([x[numbers], y[numbers]]), range(replicas))
-    engine = Engine(compile_program(program, plan, rows_for([x, y])), chosen.shared, chosen.local)
+    engine = DeviceEngine(compile_program(program, plan, rows_for([x, y])), chosen.shared, chosen.local)
     got = engine.run([engine.place_rows(numbers), *engine.place_tables([x, y])], range(replicas))
 
     np.testing.assert_array_equal(got.outputs[0], expected.outputs[0])

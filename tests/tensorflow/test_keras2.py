@@ -7,10 +7,11 @@ from pathlib import Path
 
 
 def test_keras_2_trains_like_stock_keras_2():
-    cases = Path(__file__).parent / "keras2" / "cases.py"
+    here = Path(__file__).parent
+    cases = [str(here / "keras2" / "cases.py"), str(here / "keras" / "loss_scaling_cases.py")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(cases)],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *cases],
         env={**environment, "TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}, capture_output=True, text=True,
         cwd=Path(__file__).parents[2],
     )  # fmt: skip

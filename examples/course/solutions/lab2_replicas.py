@@ -20,6 +20,7 @@ EPOCHS = 3
 
 # %%
 (x_train, y_train), (x_test, y_test) = keras.datasets.mnist.load_data()
+x_train, y_train, x_test, y_test = x_train[:5000], y_train[:5000], x_test[:1000], y_test[:1000]  # quick
 x_train, x_test = ((x[..., None] / 255).astype("float32") for x in (x_train, x_test))
 y_train, y_test = (y.astype("int32") for y in (y_train, y_test))
 

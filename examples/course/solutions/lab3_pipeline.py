@@ -44,6 +44,7 @@ ACCUMULATED = 8
 STEPS_PER_EXECUTION = 24
 
 (x_train, y_train), (x_test, y_test) = keras.datasets.mnist.load_data()
+x_train, y_train, x_test, y_test = x_train[:5000], y_train[:5000], x_test[:1000], y_test[:1000]  # quick
 
 
 def prepare(x, y):

@@ -8,11 +8,13 @@ from typing import Any
 import click
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from openipu import environment
 from openipu.compiler import cache as caches
-from openipu.compiler.entry import BadEntry
+from openipu.compiler.cache_file import BadEntry
+from openipu.hardware.processes import printable
 
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 _TIMES = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -76,7 +78,7 @@ def verify(folders: list[Path]) -> None:
         for path in paths:
             try:
                 caches.check(path)
-            except (BadEntry, OSError) as error:
+            except (BadEntry, OSError, RuntimeError) as error:
                 bad += 1
                 click.echo(f"{path}: {error}")
         click.echo(f"{folder}: {len(paths)} executables, {bad} broken")
@@ -140,8 +142,8 @@ def _row(path: Path) -> tuple[str, ...]:
     kind = "PopTorch" if path.suffix == caches.POPTORCH else "TensorFlow"
     try:
         header = caches.check(path)
-        name, seconds = str(header["name"]), f"{header['seconds']:.1f} s"
-    except (BadEntry, OSError):
+        name, seconds = escape(printable(str(header["name"]))), f"{header['seconds']:.1f} s"
+    except (BadEntry, OSError, RuntimeError, LookupError, TypeError, ValueError):
         name, seconds = "[red]broken[/red]", ""
     return name, kind, _size(status.st_size), seconds, _date(status.st_mtime), path.stem[:8]
 

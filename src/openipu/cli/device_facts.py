@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from openipu.cli import pod
-from openipu.hardware import Device, Holding, System
-from openipu.hardware.processes import short_command
-from openipu.hardware.system import ipu_numbers
+from openipu.hardware import Device, Holding, System, ipu_numbers, short_command
 from openipu.version import __version__
 
 # The link between an IPU and its gateway (reference, 1.5).

@@ -24,6 +24,7 @@ def doctor() -> None:
     findings += checks.folders()
     with console.status("Starting JAX"):
         findings += checks.backend()
+    findings += checks.kernels()
     console.print(_table(findings))
     broken = sum(finding.broken for finding in findings)
     if broken:

@@ -11,8 +11,8 @@ from pathlib import Path
 import attrs
 from packaging.requirements import Requirement
 
-from openipu import environment, settings
-from openipu.environment.variable import declared
+from openipu import environment, frameworks, settings
+from openipu.environment import declared
 from openipu.version import __version__
 
 # What a user chooses between, and why.
@@ -20,6 +20,7 @@ EXTRAS = {
     "tensorflow": "TensorFlow and Keras programs",
     "torch": "PopTorch programs",
     "report": "report pages and pictures",
+    "native": "faster convolutions, recurrent layers and products on CPUs",
 }
 
 
@@ -48,9 +49,8 @@ def versions() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """What openipu needs, what is installed, and what command installs the rest."""
-    try:
-        wanted = [Requirement(line) for line in importlib.metadata.requires("openipu") or ()]
-    except importlib.metadata.PackageNotFoundError:
+    wanted = frameworks.requirements()
+    if not wanted:
         text = "can be imported, but is not installed, so what it needs is unknown"
         yield Finding("packages", text, "pip install openipu", broken=True)
         return
@@ -96,7 +96,7 @@ def _version(name: str) -> str | None:
 
 def backend() -> Iterator[Finding]:
     """Whether JAX starts, and what it computes on; imports JAX."""
-    environment.quiet_tensorflow()
+    environment.quiet_libraries()
     try:
         import jax
 
@@ -107,6 +107,23 @@ def backend() -> Iterator[Finding]:
         return
     kinds = ", ".join(sorted({device.device_kind for device in devices}))
     yield Finding("backend", f"{jax.default_backend()}, {len(devices)} device(s): {kinds}; {os.cpu_count()} processors")
+
+
+def kernels() -> Iterator[Finding]:
+    """Whether programs use native kernels, and why not; compiles them if nobody has."""
+    from openipu.compiler import native
+
+    try:
+        found = native.library()
+    except (RuntimeError, ValueError) as error:
+        yield Finding("native kernels", str(error), broken=True)
+        return
+    if found is not None:
+        yield Finding("native kernels", f"{found.description} ({found.path})")
+        return
+    text = f"none, XLA's operations are used: {native.why_not()}"
+    advice = "" if environment.native() == "off" else "Programs run without them, and take longer."
+    yield Finding("native kernels", text, advice)
 
 
 def hook() -> Iterator[Finding]:
@@ -146,7 +163,7 @@ def virtual_system() -> Iterator[Finding]:
 
     try:
         system = current_system()
-        _, source = environment.system_choice()
+        _, source = settings.system_choice()
     except ValueError as error:
         yield Finding("virtual system", str(error), "`openipu system` chooses one.", broken=True)
         return
@@ -157,7 +174,7 @@ def virtual_system() -> Iterator[Finding]:
 
 def folders() -> Iterator[Finding]:
     """Whether the folders that openipu writes to can be written to."""
-    from openipu.hardware.directory import registry_directory
+    from openipu.hardware import registry_directory
 
     for topic, find, variable in (
         ("runtime folder", registry_directory, "OPENIPU_RUNTIME_DIR"),

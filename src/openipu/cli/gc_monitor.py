@@ -11,9 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from openipu.cli import pod
-from openipu.hardware import Holding, System, holders
-from openipu.hardware.processes import short_command
-from openipu.hardware.system import ipu_numbers
+from openipu.hardware import Holding, System, holders, ipu_numbers, short_command
 from openipu.version import __version__
 
 MAX_COLUMNS = 140

@@ -11,6 +11,8 @@ COMMANDS = {
     "cache": ("openipu.cli.cache:cache", "List, check and prune compiled executables."),
     "demo": ("openipu.cli.demo:demo", "Compare virtual IPUs with stock Keras on small models."),
     "doctor": ("openipu.cli.doctor:doctor", "Look whether everything that IPU programs need is there and works."),
+    "plan": ("openipu.cli.plan:plan", "Compare ways to spread a training program over IPUs."),
+    "report": ("openipu.cli.report:report", "Run a program and report what real IPUs would need for it."),
     "run": ("openipu.cli.run:run", "Run a Python program on virtual IPUs."),
     "schedule": ("openipu.cli.schedule:schedule", "Show when each IPU works on which pipeline stage."),
     "system": ("openipu.cli.system:system", "Show the virtual pod and who holds it, or choose another."),

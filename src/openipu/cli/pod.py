@@ -1,6 +1,7 @@
 """What the gc commands tell about a virtual pod: its boards, its IPUs, and the processes that hold them."""
 
 import contextlib
+import io
 import shutil
 import sys
 import time
@@ -12,8 +13,7 @@ import psutil
 from rich.console import Console
 
 from openipu.errors import OutOfIpusError
-from openipu.hardware import Holding, RegistryError, System, current_system, parse_system, registry
-from openipu.hardware.target import Target
+from openipu.hardware import Holding, RegistryError, System, Target, current_system, parse_system, registry
 
 # The board each kind of IPU sits on, and how many of them share one (reference, 1.5).
 BOARDS = {"mk1": ("C2", 2), "mk2": ("M2000", 4), "bow": ("Bow-2000", 4), "c600": ("C600", 1)}
@@ -130,7 +130,7 @@ def size(count: int) -> str:
 
 def console() -> Console:
     """Plain text as wide as the terminal (`watch` tells it in COLUMNS), of fixed width in a pipe."""
-    if hasattr(sys.stdout, "reconfigure"):
+    if isinstance(sys.stdout, io.TextIOWrapper):
         # A command line may have letters that the terminal's encoding lacks.
         sys.stdout.reconfigure(errors="replace")
     width = max(shutil.get_terminal_size((PIPE_COLUMNS, 24)).columns, 40)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from openipu.program.schedule import Schedule, Timeline, check_count, stash_depth, timeline
+from openipu.program import Schedule, Timeline, check_count, stash_depth, timeline
 from openipu.report.timeline import plot, show, summary
 
 

@@ -5,11 +5,19 @@ import time
 import click
 from rich.table import Table
 
-from openipu import environment, settings
+from openipu import settings
 from openipu.cli import pod
-from openipu.hardware import TARGETS, System, current_system, holders, parse_system
-from openipu.hardware.processes import short_command
-from openipu.hardware.system import POD_TARGETS, ipu_numbers, pod_names
+from openipu.hardware import (
+    POD_TARGETS,
+    TARGETS,
+    System,
+    current_system,
+    holders,
+    ipu_numbers,
+    parse_system,
+    pod_names,
+    short_command,
+)
 
 
 @click.group(invoke_without_command=True)
@@ -52,7 +60,7 @@ def reset() -> None:
 
 
 def _show() -> None:
-    name, source = environment.system_choice()
+    name, source = settings.system_choice()
     current = parse_system(name, source)
     held = holders(current)
     target = current.target
@@ -91,6 +99,6 @@ def _kind(system: System) -> str:
 
 
 def _warn_of_variable() -> None:
-    name, source = environment.system_choice()
+    name, source = settings.system_choice()
     if source == "OPENIPU_SYSTEM":
         click.echo(f"OPENIPU_SYSTEM={name} is set and goes before it. Unset the variable to change that.", err=True)

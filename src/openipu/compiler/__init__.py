@@ -1,7 +1,8 @@
 """Program + plan -> executable: one XLA program that runs a whole execution."""
 
 from openipu.compiler.cache import Cache
-from openipu.compiler.compile import Executable, compile_program, export, on_one_device
+from openipu.compiler.compile import Executable, compile_program, export, on_one_device, restore
 from openipu.compiler.key import digest
+from openipu.compiler.traps import Traps
 
-__all__ = ["Cache", "Executable", "compile_program", "digest", "export", "on_one_device"]
+__all__ = ["Cache", "Executable", "Traps", "compile_program", "digest", "export", "on_one_device", "restore"]

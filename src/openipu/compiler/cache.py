@@ -1,5 +1,6 @@
 """A folder of compiled executables: looked up before XLA is asked, shared by processes, never trusted blindly."""
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -12,7 +13,8 @@ from typing import Any
 import attrs
 import filelock
 
-from openipu.compiler import entry
+from openipu import environment
+from openipu.compiler import cache_file
 from openipu.hardware.directory import make_private, registry_directory
 
 log = logging.getLogger("openipu.cache")
@@ -43,11 +45,13 @@ class Cache:
         """Header and bytes of an executable, or None; a file that cannot be used is a warning."""
         path = self.path(key)
         try:
-            found = entry.read(path, key)
-            os.utime(path)  # Pruning keeps what was used lately.
+            found = cache_file.read(path, key)
+            with contextlib.suppress(OSError):  # A folder that somebody shares may be read-only.
+                os.utime(path)  # Pruning keeps what was used lately.
         except FileNotFoundError:
             return None
-        except (entry.BadEntry, OSError) as error:
+        except (cache_file.BadEntry, OSError, RuntimeError) as error:
+            # RuntimeError: links that lead in a circle.
             log.warning("The cached executable %s cannot be used: %s. It is compiled again.", path, error)
             return None
         return found
@@ -60,7 +64,7 @@ class Cache:
         """
         path = self.path(key)
         try:
-            entry.write(path, entry.pack({**header, "key": key, "created": time.time()}, payload))
+            cache_file.write(path, cache_file.pack({**header, "key": key, "created": time.time()}, payload))
         except OSError as error:
             log.warning("The executable cannot be kept in the cache %s: %s.", self.folder, error)
             return None
@@ -75,18 +79,27 @@ class Cache:
         return status.st_ino, status.st_mtime_ns
 
     @contextmanager
-    def compiling(self, key: str) -> Iterator[None]:
+    def locked(self, key: str) -> Iterator[None]:
         """Hold the right to compile a key: of several processes that need it, one compiles and the others wait."""
         # Locks are kept out of the folder, which holds one file for every executable and nothing else.
         locks = registry_directory() / "locks"
         make_private(locks)
         name = hashlib.sha256(str(self.path(key).absolute()).encode()).hexdigest()
         lock = filelock.FileLock(locks / f"{name}.lock")
+        # The system takes the lock away from a process that dies; one that is stopped could keep it for ever.
+        limit = environment.cache_wait()
         try:
-            lock.acquire(timeout=_WAITED)
+            lock.acquire(timeout=min(_WAITED, limit))
         except filelock.Timeout:
-            log.warning("Another process compiles the same program for the cache %s; waiting for it.", self.folder)
-            lock.acquire()
+            log.warning(
+                "Another process compiles the same program for the cache %s; waiting for it, for at most %.0f s.",
+                self.folder,
+                limit,
+            )
+            try:
+                lock.acquire(timeout=max(limit - _WAITED, 0.0))
+            except filelock.Timeout:
+                log.warning("Waited %.0f s for the other process: the program is compiled here as well.", limit)
         try:
             yield
         finally:
@@ -100,8 +113,8 @@ def entries(folder: Path) -> list[Path]:
 
 
 def check(path: Path) -> dict[str, Any]:
-    """The header of an entry that is whole and carries the key in its name; `entry.BadEntry` otherwise."""
-    return entry.read(path, path.stem)[0]
+    """The header of an entry that is whole and carries the key in its name; `cache_file.BadEntry` otherwise."""
+    return cache_file.read(path, path.stem)[0]
 
 
 def prune(folder: Path, largest: int | None = None, oldest: float | None = None) -> list[Path]:

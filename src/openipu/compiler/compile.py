@@ -9,18 +9,21 @@ from typing import Any
 import attrs
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.extend import core
 
-from openipu.compiler import entry, libraries, loaded, passes, progress
+from openipu import instances
+from openipu.compiler import cache_file, libraries, passes, progress, serialised, spread
 from openipu.compiler.cache import Cache
 from openipu.compiler.execution import build, feed_shapes, traced_step
 from openipu.compiler.key import key_of, surroundings
 from openipu.compiler.pipeline import devices_for
+from openipu.compiler.spread import Places
 from openipu.errors import UnsupportedError
-from openipu.program import OutputMode, Plan, Program
-from openipu.program.replica import AXIS
+from openipu.program import Plan, Program
 
 log = logging.getLogger("openipu.cache")
+
+Inspect = Callable[[core.ClosedJaxpr], None]
 
 _JAX = "it may come from JAX's own cache (JAX_COMPILATION_CACHE_DIR=%s), and what comes from there cannot be stored"
 
@@ -31,10 +34,11 @@ class Executable:
 
     Attributes:
       program, plan: what was compiled.
-      call: (shared, local, feeds, seeds) -> (shared, local, outputs, finished); the first two are donated.
-      shared_sharding, local_sharding, feed_sharding: where the arguments live.
+      call: (shared, local, feeds, seeds) -> (shared, local, outputs, finished, first). Nothing is donated: the values
+        from before stay until those from after are known to be good.
+      places: where the arguments live.
       seconds: how long building and compiling took.
-      shapes: what its results are like: shared, local, outputs, finished.
+      shapes: what its results are like: shared, local, outputs, finished, first.
       rows: the size of the tables that the feeds choose rows from; None when the feeds are the data themselves.
       file: where the cache keeps it; None when it does not.
     """
@@ -42,61 +46,90 @@ class Executable:
     program: Program
     plan: Plan
     call: Callable
-    shared_sharding: Sharding
-    local_sharding: Sharding
-    feed_sharding: Sharding
+    places: Places
     seconds: float
-    shapes: loaded.Shapes
+    shapes: serialised.Shapes
     rows: int | None = None
     file: Path | None = None
 
 
-def compile_program(program: Program, plan: Plan, rows: int | None = None, cache: Cache | None = None) -> Executable:
+def compile_program(
+    program: Program,
+    plan: Plan,
+    rows: int | None = None,
+    cache: Cache | None = None,
+    inspect: Inspect | None = None,
+) -> Executable:
     """Compile a program for a plan; replicas are spread over as many JAX devices as divide them evenly.
 
     Args:
       program, plan: what to compile.
       rows: feed row numbers, and the data once, as tables of so many rows; only for a plan on one JAX device.
       cache: where the executable is looked for first, and kept.
+      inspect: called with the step of one replica when it was traced, before any pass; may refuse by raising.
     """
+    plan = attrs.evolve(plan, devices=spread.local_devices(plan.replicas))
+    together = plan.instances > 1 and program.together
+    if together:
+        described = f"{program.name}, {plan}" + (f", tables of {rows} rows" if rows is not None else "")
+        instances.equal(described, "compiling a program")
     key = key_of(program, plan, rows) if cache is not None else None
     if cache is None or key is None:
-        return _compiled(program, plan, rows)
+        return _compiled(program, plan, rows, inspect)
+    if not together:
+        return _found_or_compiled(program, plan, rows, cache, key, inspect)
+    if instances.position() > 0:
+        # The first one compiles; of those that do not see its folder, one on each host does.
+        instances.synchronize(f"compiled {key}")
+        return _found_or_compiled(program, plan, rows, cache, key, inspect)
+    try:
+        return _found_or_compiled(program, plan, rows, cache, key, inspect)
+    finally:
+        instances.synchronize(f"compiled {key}")
+
+
+def _found_or_compiled(
+    program: Program, plan: Plan, rows: int | None, cache: Cache, key: str, inspect: Inspect | None
+) -> Executable:
     seen = cache.stamp(key)
     executable = _from_cache(program, plan, rows, cache, key)
     if executable is not None:
         return executable
-    with cache.compiling(key):
+    with cache.locked(key):
         # Another process may have compiled it meanwhile.
         executable = _from_cache(program, plan, rows, cache, key) if cache.stamp(key) != seen else None
-        return executable or _keep(_compiled(program, plan, rows), cache, key)
+        return executable or _keep(_compiled(program, plan, rows, inspect), cache, key)
 
 
-def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
+def _compiled(program: Program, plan: Plan, rows: int | None, inspect: Inspect | None) -> Executable:
     started = time.perf_counter()
-    places = _places(plan)
+    places = spread.places(plan)
     with jax.enable_x64(True):
         progress.begin("Lowering")
         step, structure = traced_step(program, plan)
+        if inspect is not None:
+            inspect(step)
         progress.begin("Passes")
         step = passes.optimise(step, jax.default_backend())
         progress.begin("XLA Compilation")
-        lanes = () if plan.replicas == 1 else (plan.replicas,)
         arguments = (
             [s.abstract for s in program.shared],
-            [jax.ShapeDtypeStruct((*lanes, *s.shape), s.dtype) for s in program.local],
+            [jax.ShapeDtypeStruct(plan.everyone.shape(s.shape), s.dtype) for s in program.local],
             feed_shapes([s.abstract for s in program.batch], plan, rows),
-            jax.ShapeDtypeStruct(lanes, np.uint64),
+            jax.ShapeDtypeStruct(plan.everyone.axes, np.uint64),
         )
         # Over replicas, products have one axis more than the step shows.
-        options = libraries.options(step, jax.default_backend()) if plan.replicas == 1 else {}
+        options = libraries.options(step, jax.default_backend()) if not plan.lanes.axes else {}
         feeds = places.feeds if rows is None else [places.feeds] + [places.shared] * len(program.batch)
+        execution = build(program, plan, step, structure, rows is not None)
+        execution = spread.over_devices(execution, plan, None if rows is None else len(program.batch))
+        if plan.spread.devices == 1:
+            execution = passes.finish(execution, arguments, jax.default_backend())
         compiled = (
             jax.jit(
-                build(program, plan, step, structure, rows is not None),
-                donate_argnums=(0, 1) if program.update is not None else (1,),
+                execution,
                 in_shardings=(places.shared, places.local, feeds, places.local),
-                out_shardings=_results(plan, places),
+                out_shardings=spread.results(plan, places),
                 keep_unused=True,
             )
             .lower(*arguments)
@@ -104,19 +137,19 @@ def _compiled(program: Program, plan: Plan, rows: int | None) -> Executable:
         )
     progress.finish()
     seconds = time.perf_counter() - started
-    shapes = loaded.shapes_of(compiled)
-    return Executable(program, plan, compiled, places.shared, places.local, places.feeds, seconds, shapes, rows)
+    shapes = serialised.shapes_of(compiled)
+    return Executable(program, plan, compiled, places, seconds, shapes, rows)
 
 
 def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
-    if (folder := loaded.jax_cache()) is not None:
+    if (folder := serialised.jax_cache()) is not None:
         log.warning(
             "The executable of %s is not kept in the cache: %s. Use one of the two.",
             executable.program.name,
             _JAX % folder,
         )
         return executable
-    data = loaded.serialise(executable.call)
+    data = serialised.serialise(executable.call)
     if data is None:
         log.info("%s prints from the device, so its executable is not kept in the cache.", executable.program.name)
         return executable
@@ -125,79 +158,76 @@ def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
 
 def _header(executable: Executable) -> dict[str, Any]:
     described = {"name": executable.program.name, "seconds": executable.seconds}
-    return {**described, "shapes": loaded.to_json(executable.shapes), **surroundings()}
+    return {**described, "shapes": serialised.to_json(executable.shapes), **surroundings()}
 
 
 def export(executable: Executable) -> bytes:
     """An executable as an entry of a cache, for a file of its own."""
-    folder = loaded.jax_cache()
-    if folder is not None and not isinstance(executable.call, loaded.Loaded):
+    folder = serialised.jax_cache()
+    if folder is not None and not isinstance(executable.call, serialised.Loaded):
         raise UnsupportedError(
             f"The executable of {executable.program.name} cannot be stored: {_JAX % folder}. Unset it."
         )
     key = key_of(executable.program, executable.plan, executable.rows)
-    data = loaded.serialise(executable.call) if key is not None else None
+    data = serialised.serialise(executable.call) if key is not None else None
     if data is None:
         raise UnsupportedError(
             f"The executable of {executable.program.name} cannot be stored: it calls functions of this process, as "
             "custom operations and printing from the device do. Export a model without them."
         )
-    return entry.pack({**_header(executable), "key": key}, data)
+    return cache_file.pack({**_header(executable), "key": key}, data)
+
+
+def restore(program: Program, plan: Plan, entry: bytes) -> Executable:
+    """The executable that `export` wrote, for a program of which only the slots need to be known.
+
+    Raises:
+      cache_file.BadEntry: the bytes are not whole, or were made on another machine or by other versions.
+    """
+    header, data = cache_file.unpack(entry)
+    differences = [name for name, value in surroundings().items() if header.get(name) != value]
+    if differences:
+        raise cache_file.BadEntry(f"it was compiled under other conditions ({', '.join(differences)})")
+    try:
+        return _loaded(program, plan, None, header, data, None)
+    except (jax.errors.JaxRuntimeError, KeyError, TypeError, ValueError) as error:
+        raise cache_file.BadEntry(f"XLA cannot load it: {error}") from error
+
+
+def _loaded(
+    program: Program, plan: Plan, rows: int | None, header: dict[str, Any], data: bytes, path: Path | None
+) -> Executable:
+    started = time.perf_counter()
+    places = spread.places(plan)
+    shapes = serialised.from_json(header["shapes"])
+    call = serialised.load(data, places.devices, shapes, spread.results(plan, places))
+    return Executable(program, plan, call, places, time.perf_counter() - started, shapes, rows, path)
 
 
 def _from_cache(program: Program, plan: Plan, rows: int | None, cache: Cache, key: str) -> Executable | None:
-    started = time.perf_counter()
     found = cache.load(key)
     if found is None:
         return None
-    header, data = found
-    places = _places(plan)
     path = cache.path(key)
     try:
-        shapes = loaded.from_json(header["shapes"])
-        call = loaded.load(data, list(_mesh(plan.replicas).devices.flat), shapes, _results(plan, places))
-    except (jax.errors.JaxRuntimeError, KeyError, TypeError, ValueError) as error:
+        executable = _loaded(program, plan, rows, *found, path)
+        _check_shapes(executable.shapes, program)
+    except Exception as error:
+        # Whatever the file holds: there is another way to the executable.
         log.warning("The cached executable %s cannot be loaded: %s. It is compiled again.", path, error)
         return None
-    seconds = time.perf_counter() - started
     log.info("Loaded the executable of %s from %s.", program.name, path)
-    return Executable(program, plan, call, places.shared, places.local, places.feeds, seconds, shapes, rows, path)
+    return executable
 
 
-@attrs.frozen
-class _Places:
-    shared: Sharding
-    local: Sharding
-    feeds: Sharding
-
-
-def _places(plan: Plan) -> _Places:
-    """Where values of each kind live."""
-    mesh = _mesh(plan.replicas)
-    if mesh.size == 1:
-        device = SingleDeviceSharding(mesh.devices.flat[0])
-        return _Places(device, device, device)
-    return _Places(
-        NamedSharding(mesh, PartitionSpec()),
-        NamedSharding(mesh, PartitionSpec(AXIS)),
-        NamedSharding(mesh, PartitionSpec(None, AXIS)),
-    )
-
-
-def _results(plan: Plan, places: _Places) -> tuple[Sharding, ...]:
-    """Where an execution leaves shared and local state, outputs, and what is computed once at its end."""
-    return places.shared, places.local, places.local if plan.outputs is OutputMode.FINAL else places.feeds, places.local
+def _check_shapes(shapes: serialised.Shapes, program: Program) -> None:
+    """Refuse results that are not those of the program, though the key is its."""
+    shared, local, *others = ([tuple(v.shape) for v in group] for group in shapes)
+    # Weights that nothing trains are no results.
+    if shared not in ([], [s.shape for s in program.shared]) or len(local) != len(program.local) or len(others) < 2:
+        raise ValueError(f"its results are not those of {program.name}")
 
 
 def on_one_device(plan: Plan) -> bool:
-    """Whether all of a plan runs on a single JAX device."""
-    return devices_for(plan) is None and _spread(plan.replicas) == 1
-
-
-def _spread(replicas: int) -> int:
-    """The largest number of devices that carries the same number of replicas each."""
-    return max(n for n in range(1, min(replicas, len(jax.devices())) + 1) if replicas % n == 0)
-
-
-def _mesh(replicas: int) -> Mesh:
-    return Mesh(np.array(jax.devices()[: _spread(replicas)]), (AXIS,))
+    """Whether all that this process does of a plan runs on a single JAX device."""
+    return devices_for(plan) is None and spread.local_devices(plan.replicas) == 1

@@ -1,6 +1,7 @@
-"""One execution as one pure function: scan over updates, over accumulated micro-batches, lanes for replicas."""
+"""One execution as one pure function: scan over updates and micro-batches, lanes for replicas and for more of them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,12 +9,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend import core
 
-from openipu.compiler.passes import lane_sums
-from openipu.program import OutputMode, Plan, Program, Reduction
-from openipu.program.replica import AXIS, tracing_for
+from openipu import environment
+from openipu.compiler import folding, replicated
+from openipu.compiler.passes import lane_sums, rounding
+from openipu.compiler.replicated import Values
+from openipu.program import OutputMode, Plan, Program
+from openipu.program.replica import tracing_for
 
-Values = list[jax.Array]
-Execution = Callable[[Values, Values, Values, jax.Array], tuple[Values, Values, Values, Values]]
+Execution = Callable[[Values, Values, Values, jax.Array], tuple[Values, Values, Values, Values, Values]]
 
 
 def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, tables: bool = False) -> Execution:
@@ -26,47 +29,57 @@ def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, 
       tables: the first feed are row numbers; then follows, for every input of a step, the table they choose from.
 
     Returns:
-      A function (shared, local, feeds, seeds) -> (shared, local, outputs, finished). Feeds have the axes
-      [device iterations, replica, ...]; local state and seeds have the axis [replica, ...]; all without the replica
-      axis when there is one replica.
+      A function of one device, (shared, local, feeds, seeds) -> (shared, local, outputs, finished, first). Feeds have
+      the axes [device iterations, replica, ...]; local state and seeds have the axis [replica, ...]; all without the
+      replica axis when the device has one replica. `first` is the local state of the first of all replicas, for
+      programs of several processes: that is what each brings home.
     """
 
-    def one(*arguments):  # noqa: ANN202
-        return jax.tree.unflatten(structure, core.jaxpr_as_fun(step)(*jax.tree.leaves(arguments)))
-
-    run = _over_replicas(one, plan)
-    update = _update_of(program, plan)
+    lanes, run = _steps(program, plan, step, structure)
+    update = replicated.update(program, plan)
+    # Steps between two updates, as so many runs of `lanes` steps each.
+    sequence = plan.gradient_accumulation // lanes if update is not None else 1
 
     def execution(shared: Values, local: Values, feeds: Values, seeds: jax.Array):  # noqa: ANN202
         indices = jnp.arange(plan.device_iterations, dtype=jnp.uint32)
         feeds, batch_of = _from_tables(feeds) if tables else (feeds, list)
-        first = batch_of([f[0] for f in feeds])
-        outputs = _zeros(run, shared, local, first, seeds) if plan.outputs is OutputMode.FINAL else None
+        blocks = (indices, feeds)
+        if lanes > 1:
+            blocks = jax.tree.map(lambda a: a.reshape(-1, lanes, *a.shape[1:]), blocks)
+        one_block = jax.tree.map(lambda a: a[0], blocks)
 
-        def one_step(state: tuple, item: tuple):  # noqa: ANN202
+        def one_run(state: tuple, item: tuple):  # noqa: ANN202
             shared, local, last = state
             index, batch = item
             gradients, local, outputs = run(shared, local, batch_of(batch), index, seeds)
             if plan.outputs is OutputMode.FINAL:
-                return gradients, (shared, local, outputs), []
+                return gradients, (shared, local, [o[-1] for o in outputs] if lanes > 1 else outputs), []
             return gradients, (shared, local, last), outputs
 
         def one_update(state: tuple, items: tuple):  # noqa: ANN202
-            gradients, (shared, local, last), outputs = _accumulate(one_step, state, items, plan)
+            gradients, (shared, local, last), outputs = _accumulate(one_run, state, items, program, plan, lanes)
             if update is not None:
-                shared, local = update(shared, local, gradients)
+                gradients = replicated.over_devices(plan, gradients)
+                key = replicated.update_key(plan, seeds, items[0])
+                shared, local = update(shared, local, gradients, key)
             return (shared, local, last), outputs
 
-        blocks = (indices, feeds)
-        if plan.gradient_accumulation > 1:
-            blocks = jax.tree.map(lambda a: a.reshape(plan.updates, plan.gradient_accumulation, *a.shape[1:]), blocks)
-        (shared, local, last), every = _scan(one_update, (shared, local, outputs), blocks, plan.updates)
+        outputs = None
+        if plan.outputs is OutputMode.FINAL:
+            # What the outputs of a step look like: the carry before the first one.
+            shapes = jax.eval_shape(lambda: one_run((shared, local, None), one_block)[1][2])
+            outputs = [jnp.zeros(o.shape, o.dtype) for o in shapes]
+        if sequence > 1:
+            blocks = jax.tree.map(lambda a: a.reshape(-1, sequence, *a.shape[1:]), blocks)
+        length = plan.device_iterations // (lanes * sequence)
+        (shared, local, last), every = _scan(one_update, (shared, local, outputs), blocks, length)
         if plan.outputs is OutputMode.FINAL:
             every = last
-        elif plan.gradient_accumulation > 1:
-            every = [o.reshape(plan.device_iterations, *o.shape[2:]) for o in every]
-        finished = _finish(program, plan, shared, local)
-        return shared if update is not None else [], local, every, finished
+        else:
+            every = [o.reshape(plan.device_iterations, *o.shape[1 + (lanes > 1) + (sequence > 1) :]) for o in every]
+        finished = replicated.finish(program, plan)(shared, local)
+        first = replicated.of_first(plan, local) if plan.instances > 1 and program.together else []
+        return shared if update is not None else [], local, every, finished, first
 
     return execution
 
@@ -76,81 +89,108 @@ def traced_step(program: Program, plan: Plan) -> tuple[core.ClosedJaxpr, Any]:
     if program.prepare is not None:
         program.prepare()
     abstract = [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
-    with tracing_for(plan.replicas):
-        axis = [(AXIS, plan.replicas)] if plan.replicas > 1 else []
-        closed, shape = jax.make_jaxpr(program.step, axis_env=axis, return_shape=True)(*abstract, jax.random.key(0))
+    with tracing_for(plan.spread):
+        trace = jax.make_jaxpr(program.step, axis_env=plan.spread.axis_names, return_shape=True)
+        closed, shape = trace(*abstract, jax.random.key(0))
+    if plan.stochastic_rounding:
+        closed = _rounded(closed, plan)
     return closed, jax.tree.structure(shape)
 
 
-def _over_replicas(step: Callable, plan: Plan) -> Callable:
-    """The step of all replicas: (shared, local, batch, index, seeds) -> (reduced gradients, local, outputs)."""
+def _rounded(step: core.ClosedJaxpr, plan: Plan) -> core.ClosedJaxpr:
+    """The step with casts that draw from its key, its last argument."""
 
-    def one(shared: Values, local: Values, batch: Values, index: jax.Array, seeds: jax.Array):  # noqa: ANN202
-        return step(shared, local, batch, jax.random.fold_in(jax.random.key(seeds), index))
+    def run(*arguments):  # noqa: ANN202
+        return rounding.stochastic(step, arguments, jax.random.fold_in(arguments[-1], rounding.SALT))
 
-    if plan.replicas == 1:
-        return one
+    abstract = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in step.in_avals]
+    with tracing_for(plan.spread):
+        return jax.make_jaxpr(run, axis_env=plan.spread.axis_names)(*abstract)
 
-    def lanes(shared: Values, local: Values, batch: Values, index: jax.Array, seeds: jax.Array):  # noqa: ANN202
-        keys = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(seed), index))(seeds)
-        mapped = jax.vmap(step, in_axes=(None, 0, 0, 0), axis_name=AXIS, axis_size=plan.replicas)
-        closed, shape = jax.make_jaxpr(mapped, return_shape=True)(shared, local, batch, keys)
+
+def _steps(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any) -> tuple[int, Callable]:
+    """How many steps run at once, and what runs them on a device's replicas.
+
+    That is (shared, local, batch, index, seeds) -> (reduced gradients, local, outputs); batch, index and outputs have a
+    leading axis of steps if there are several.
+    """
+    alike = plan.gradient_accumulation if program.update is not None else plan.device_iterations
+    cut = None
+    if alike > 1 and environment.fold():
+        cut = folding.fold(step, (len(program.shared), len(program.local), len(program.batch)), structure)
+    lanes = cut.lanes(alike) if cut is not None else 1
+    if cut is not None and lanes > 1:
+        sums = _summed(program, jax.tree.unflatten(structure, step.out_avals)[0])
+        one = folding.folded(cut, lanes, sums, plan.spread.axis_names)
+        return lanes, _over_replicas(one, plan, lanes)
+
+    def single(*arguments):  # noqa: ANN202
+        return jax.tree.unflatten(structure, core.jaxpr_as_fun(step)(*jax.tree.leaves(arguments)))
+
+    return 1, _over_replicas(single, plan, 1)
+
+
+def _summed(program: Program, gradients: Sequence[Any]) -> list[bool]:
+    """Which gradients may be summed over micro-batches before they come to their accumulators.
+
+    Narrow ones are added one by one: their sum could overflow, or be rounded differently.
+    """
+    dtypes = program.accumulators or (None,) * len(gradients)
+    return [g.dtype.itemsize >= 4 and (d is None or g.dtype == d) for g, d in zip(gradients, dtypes, strict=True)]
+
+
+def _over_replicas(step: Callable, plan: Plan, lanes: int) -> Callable:
+    """The step, or so many steps at once, of a device's replicas (see `_steps`)."""
+    # Steps come before replicas.
+    axis = int(lanes > 1)
+    mapped = plan.spread.mapped(step, in_axes=(None, 0, axis, axis), out_axes=(0, 0, axis))
+
+    def run(shared: Values, local: Values, batch: Values, index: jax.Array, seeds: jax.Array):  # noqa: ANN202
+        keys = (
+            jax.vmap(lambda i: replicated.keys(plan, seeds, i)) if lanes > 1 else partial(replicated.keys, plan, seeds)
+        )
+        arguments = (shared, local, batch, keys(index))
+        if not plan.lanes.axes:
+            gradients, local, outputs = mapped(*arguments)
+            return [replicated.reduced(plan, g) for g in gradients], local, outputs
+        # Gradients are summed where they are made: over replicas and examples at once.
+        closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*arguments)
         sums = jax.tree.leaves(([True] * len(shape[0]), [False] * len(shape[1]), [False] * len(shape[2])))
-        flat = lane_sums.summed(closed, sums)(*jax.tree.leaves((shared, local, batch, keys)))
+        flat = lane_sums.summed(closed, sums)(*jax.tree.leaves(arguments))
         gradients, local, outputs = jax.tree.unflatten(jax.tree.structure(shape), flat)
-        if plan.replica_reduction is not Reduction.SUM:
-            gradients = [g / g.dtype.type(plan.replicas) for g in gradients]
-        return gradients, local, outputs
+        return [replicated.reduced(plan, g) for g in gradients], local, outputs
 
-    return lanes
+    return run
 
 
-def _update_of(program: Program, plan: Plan) -> Callable | None:
-    """(shared, local, gradients) -> (shared, local); local state is read from and written for all replicas."""
-    if program.update is None:
-        return None
-    update = program.update
-
-    def apply(shared: Values, local: Values, gradients: Values) -> tuple[Values, Values]:
-        lane = local if plan.replicas == 1 else [v[0] for v in local]
-        with tracing_for(1):
-            new, written = update(shared, lane, gradients)
-        local = list(local)
-        for index, value in written.items():
-            local[index] = value if plan.replicas == 1 else jnp.broadcast_to(value, local[index].shape)
-        return list(new), local
-
-    return apply
-
-
-def _accumulate(one_step: Callable, state: tuple, items: tuple, plan: Plan):  # noqa: ANN202
+def _accumulate(one_run: Callable, state: tuple, items: tuple, program: Program, plan: Plan, lanes: int):  # noqa: ANN202
     """Steps up to one weight update: their gradients reduced, their outputs stacked."""
-    if plan.gradient_accumulation == 1:
-        return one_step(state, items)
-    count = plan.gradient_accumulation
-    first = jax.tree.map(lambda a: a[0], items)
-    gradients = jax.eval_shape(lambda s, i: one_step(s, i)[0], state, first)
-    dtypes = plan.accumulation_dtypes or (None,) * len(gradients)
-    zeros = [jnp.zeros(g.shape, d or g.dtype) for g, d in zip(gradients, dtypes, strict=True)]
+    if plan.gradient_accumulation == 1 or program.update is None:
+        return one_run(state, items)
+    several = plan.gradient_accumulation > lanes
+    first = jax.tree.map(lambda a: a[0], items) if several else items
+    made = jax.eval_shape(lambda s, i: one_run(s, i)[0], state, first)
+    summed = _summed(program, made) if lanes > 1 else [True] * len(made)
+    shapes = [g.shape if whole else g.shape[1:] for g, whole in zip(made, summed, strict=True)]
+    dtypes = [d or g.dtype for g, d in zip(made, program.accumulators or (None,) * len(made), strict=True)]
+    zeros = [jnp.zeros(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+    def add(total: jax.Array, gradient: jax.Array, whole: bool, seen: jax.Array) -> jax.Array:
+        if whole:
+            return replicated.add_gradient(total, gradient, seen, plan, lanes)
+        for lane in range(lanes):
+            total = replicated.add_gradient(total, gradient[lane], seen + lane, plan)
+        return total
 
     def body(carry: tuple, item: tuple):  # noqa: ANN202
         (sums, seen), state = carry
-        gradients, state, outputs = one_step(state, item)
-        sums = [add_gradient(s, g.astype(s.dtype), seen, plan) for s, g in zip(sums, gradients, strict=True)]
-        return ((sums, seen + 1), state), outputs
+        gradients, state, outputs = one_run(state, item)
+        sums = [add(*given, seen) for given in zip(sums, gradients, summed, strict=True)]
+        return ((sums, seen + lanes), state), outputs
 
-    ((sums, _), state), outputs = lax.scan(body, ((zeros, jnp.zeros((), jnp.int32)), state), items, length=count)
-    return [s.astype(g.dtype) for s, g in zip(sums, gradients, strict=True)], state, outputs
-
-
-def add_gradient(total: jax.Array, gradient: jax.Array, seen: jax.Array, plan: Plan) -> jax.Array:
-    """One more gradient into the accumulator, as the plan's reduction says."""
-    if plan.accumulation_reduction is Reduction.SUM:
-        return total + gradient
-    if plan.accumulation_reduction is Reduction.MEAN:
-        return total + gradient / total.dtype.type(plan.gradient_accumulation)
-    so_far = seen.astype(total.dtype)
-    return total * (so_far / (so_far + 1)) + gradient / (so_far + 1)
+    start = ((zeros, jnp.zeros((), jnp.int32)), state)
+    ((sums, _), state), outputs = lax.scan(body, start, items) if several else body(start, items)
+    return [s.astype(g.dtype) for s, g in zip(sums, made, strict=True)], state, outputs
 
 
 def _scan(body: Callable, state: tuple, items: tuple, length: int):  # noqa: ANN202
@@ -167,29 +207,15 @@ def _from_tables(feeds: Values) -> tuple[Values, Callable[[Values], Values]]:
     return [numbers], lambda rows: [t.at[rows[0]].get(mode="promise_in_bounds") for t in tables]
 
 
-def _zeros(step: Callable, shared: Values, local: Values, first: Values, seeds: jax.Array) -> Values:
-    """What the outputs of a step look like, as zeros: the carry before the first step."""
-    outputs = jax.eval_shape(lambda: step(shared, local, first, jnp.uint32(0), seeds)[2])
-    return [jnp.zeros(o.shape, o.dtype) for o in outputs]
-
-
-def _finish(program: Program, plan: Plan, shared: Values, local: Values) -> Values:
-    if program.finish is None:
-        return []
-    if plan.replicas == 1:
-        with tracing_for(1):
-            return list(program.finish(shared, local))
-    with tracing_for(plan.replicas):
-        lanes = jax.vmap(program.finish, in_axes=(None, 0), axis_name=AXIS, axis_size=plan.replicas)
-        return list(lanes(shared, local))
-
-
 def feed_shapes(
     batch: Sequence[jax.ShapeDtypeStruct], plan: Plan, rows: int | None = None
 ) -> list[jax.ShapeDtypeStruct]:
-    """The shapes of the feeds of one execution; with tables of so many rows if given."""
-    lead = (plan.device_iterations,) if plan.replicas == 1 else (plan.device_iterations, plan.replicas)
+    """The shapes of the feeds of one execution, of all instances; with tables of so many rows if given."""
+
+    def shape(one: tuple[int, ...]) -> tuple[int, ...]:
+        return plan.everyone.shape(one, plan.device_iterations)
+
     if rows is not None:
-        numbers = jax.ShapeDtypeStruct((*lead, batch[0].shape[0]), jnp.int32)
+        numbers = jax.ShapeDtypeStruct(shape(batch[0].shape[:1]), jnp.int32)
         return [numbers, *(jax.ShapeDtypeStruct((rows, *b.shape[1:]), b.dtype) for b in batch)]
-    return [jax.ShapeDtypeStruct((*lead, *b.shape), b.dtype) for b in batch]
+    return [jax.ShapeDtypeStruct(shape(b.shape), b.dtype) for b in batch]

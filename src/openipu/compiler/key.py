@@ -13,6 +13,8 @@ import jax
 
 import openipu
 from openipu import environment
+from openipu.compiler import native
+from openipu.jax_boundary import setting
 from openipu.program import Plan, Program
 from openipu.version import __version__
 
@@ -35,21 +37,24 @@ def key_of(program: Program, plan: Plan, rows: int | None) -> str | None:
         [[list(s.shape), str(s.abstract.dtype)] for s in group]
         for group in (program.shared, program.local, program.batch)
     ]
-    described = {"slots": slots, "plan": repr(plan), "rows": rows, **surroundings()}
+    described = {"slots": slots, "accumulators": program.accumulators, "plan": repr(plan), "rows": rows}
+    described |= surroundings()
     return digest(program.identity, json.dumps(described, sort_keys=True))
 
 
 def surroundings() -> dict[str, Any]:
     """What is the same for all programs of this process: the machine, and the versions of what compiles for it."""
-    devices = jax.devices()
+    devices = jax.local_devices()
     return {
         "openipu": [__version__, _source()],
         "jax": [jax.__version__, metadata.version("jaxlib")],
         "backend": [devices[0].client.platform, devices[0].client.platform_version, devices[0].device_kind],
         "devices": len(devices),
         "machine": _machine(),
-        "matmul precision": str(jax.config.jax_default_matmul_precision),
+        "matmul precision": str(setting("jax_default_matmul_precision")),
         "XLA_FLAGS": environment.xla_flags(),
+        "native": _native(devices[0].platform),
+        "fold": environment.fold(),
     }
 
 
@@ -58,6 +63,12 @@ def _source() -> str:
     """A hash of openipu's own code: a change in a lowering or a pass must not meet an older executable."""
     folder = Path(openipu.__file__).parent
     return digest(*(path.read_bytes() for path in sorted(folder.rglob("*.py"))))
+
+
+def _native(backend: str) -> str | None:
+    """The native kernels that executables may call; to look them up makes them known to XLA."""
+    found = native.library() if backend == "cpu" else None
+    return found.identity if found is not None else None
 
 
 @functools.cache

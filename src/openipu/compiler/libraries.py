@@ -5,7 +5,7 @@ import math
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from openipu import environment
-from openipu.compiler.passes.jaxprs import subjaxprs
+from openipu.compiler.passes.jaxprs import aval_of, subjaxprs
 
 _OPTION = "xla_cpu_experimental_ynn_fusion_type"
 _CONTRACTIONS = ("dot_general", "conv_general_dilated")
@@ -42,10 +42,10 @@ def _contractions(step: ClosedJaxpr) -> bool:
 
 
 def _is_of_matrices(product: JaxprEqn) -> bool:
-    return product.primitive.name == "dot_general" and all(v.aval.ndim == 2 for v in product.invars)
+    return product.primitive.name == "dot_general" and all(aval_of(v).ndim == 2 for v in product.invars)
 
 
 def _multiplications(product: JaxprEqn) -> int:
-    left, right = (v.aval.shape for v in product.invars)
+    left, right = (aval_of(v).shape for v in product.invars)
     (contracted, _), _ = product.params["dimension_numbers"]
     return math.prod(left) * math.prod(right) // math.prod(left[i] for i in contracted)

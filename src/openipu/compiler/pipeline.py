@@ -7,19 +7,18 @@ from typing import Any
 import attrs
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.extend import core
-from jax.interpreters import partial_eval
 from jax.sharding import SingleDeviceSharding
 
-from openipu.compiler import passes, progress
+from openipu.compiler import passes, progress, replicated
 from openipu.compiler.cache import Cache
-from openipu.compiler.execution import add_gradient, traced_step
+from openipu.compiler.execution import traced_step
 from openipu.compiler.segments import Segment, split
 from openipu.errors import UnsupportedError
-from openipu.program import Plan, Program, Reduction
+from openipu.jax_boundary import dce_jaxpr
+from openipu.program import Plan, Program
 from openipu.program.program import Step
-from openipu.program.replica import AXIS, tracing_for
+from openipu.program.replica import ALONE, tracing_for
 
 log = logging.getLogger("openipu.cache")
 
@@ -68,6 +67,7 @@ class PipelineExecutable:
       homes: the device of every shared and of every local value.
       add: adds a gradient to an accumulator: (total, gradient, seen) -> total.
       finish: computes what is computed once at the end, on the device of the last stage.
+      rows: none: parts are fed micro-batches, not row numbers.
     """
 
     program: Program
@@ -78,20 +78,34 @@ class PipelineExecutable:
     results: tuple[tuple, ...]
     homes: tuple[tuple[Device, ...], tuple[Device, ...]]
     add: Callable
-    finish: Callable | None
+    finish: Callable
+    rows: None = None
 
 
 def devices_for(plan: Plan) -> list[Device] | None:
-    """The device of every stage when there are enough of them for stages to run at the same time; None otherwise."""
-    if plan.pipeline is None or plan.pipeline.shards < 2 or len(jax.devices()) < plan.pipeline.shards:
+    """The device of every stage when there are enough of them for stages to run at the same time; None otherwise.
+
+    Stages of several processes run one after the other: their gradients are reduced within one program.
+    """
+    if plan.pipeline is None or plan.instances > 1 or not 2 <= plan.pipeline.shards <= jax.local_device_count():
         return None
-    return [jax.devices()[ipu] for ipu in plan.pipeline.device_mapping]
+    return [jax.local_devices()[ipu] for ipu in plan.pipeline.device_mapping]
 
 
 def compile_pipeline(
-    program: Program, plan: Plan, devices: Sequence[Device], cache: Cache | None = None
+    program: Program,
+    plan: Plan,
+    devices: Sequence[Device],
+    cache: Cache | None = None,
+    inspect: Callable[[core.ClosedJaxpr], None] | None = None,
 ) -> PipelineExecutable:
-    """Compile every part of a pipelined program for the device of its stage; XLA sees each when it first runs."""
+    """Compile every part of a pipelined program for the device of its stage; XLA sees each when it first runs.
+
+    Args:
+      program, plan, devices: what is compiled, and the device of every stage.
+      cache: which nothing is kept in.
+      inspect: called with the traced step, before any pass; may refuse by raising.
+    """
     if cache is not None:
         log.warning(
             "%s has stages on several JAX devices: its parts are compiled in every run, not kept in the cache %s.",
@@ -103,8 +117,10 @@ def compile_pipeline(
     stages = len(devices)
     with jax.enable_x64(True):
         closed, structure = traced_step(attrs.evolve(program, step=_with_own_gradients(program.step)), plan)
+        if inspect is not None:
+            inspect(closed)
         # What nobody uses would be computed in the first part, which then needs values of other stages.
-        used, _ = partial_eval.dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
+        used, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
         closed = core.ClosedJaxpr(used, closed.consts)
         segments = split(closed, 2 * stages if training else stages)
         progress.begin("Passes")
@@ -122,11 +138,12 @@ def compile_pipeline(
             updates, owners = _updates(program, homes[0], where, devices, groups[0], parts)
             homes = (owners, homes[1])
         _check_local_state(program, groups[1], results[1], segments)
-        add = jax.jit(lambda total, gradient, seen: add_gradient(total, gradient.astype(total.dtype), seen, plan))
+        add = jax.jit(lambda total, gradient, seen: replicated.add_gradient(total, gradient, seen, plan))
+        finish = jax.jit(replicated.finish(program, plan))
     progress.finish()
     return PipelineExecutable(
         program, plan, parts, updates, tuple(map(tuple, groups)), tuple(map(tuple, results)), homes, add,
-        _finish(program, plan),
+        finish,
     )  # fmt: skip
 
 
@@ -152,23 +169,17 @@ def _grouped(values: Sequence, sizes: Sequence[int]) -> list[list]:
 def _part(segment: Segment, device: Device, plan: Plan, shared: set, gradients: set) -> Part:
     evaluate = core.jaxpr_as_fun(passes.optimise(segment.closed, device.platform))
     axes = tuple(None if v in shared else 0 for v in segment.inputs)
-    reduced = [v in gradients for v in segment.outputs]
+    is_gradient = [v in gradients for v in segment.outputs]
+
+    mapped = plan.spread.mapped(evaluate, in_axes=axes)
 
     def call(*inputs: jax.Array) -> list[jax.Array]:
+        made = list(mapped(*inputs))
         if plan.replicas == 1:
-            return evaluate(*inputs)
-        mapped = jax.vmap(evaluate, in_axes=axes, axis_name=AXIS, axis_size=plan.replicas)
-        return [
-            _reduced(o, plan) if is_gradient else o for o, is_gradient in zip(mapped(*inputs), reduced, strict=True)
-        ]
+            return made
+        return [replicated.reduced(plan, o.sum(0)) if g else o for o, g in zip(made, is_gradient, strict=True)]
 
     return Part(segment.inputs, segment.outputs, jax.jit(call), device)
-
-
-def _reduced(gradients: jax.Array, plan: Plan) -> jax.Array:
-    """The gradients of all replicas as one."""
-    total = gradients.sum(0)
-    return total if plan.replica_reduction is Reduction.SUM else total / total.dtype.type(plan.replicas)
 
 
 def _homes(variables: Sequence[core.Var], parts: Sequence[Part], default: Device) -> tuple[Device, ...]:
@@ -191,7 +202,7 @@ def _updates(
 
     def flat(*values: jax.Array) -> list[jax.Array]:
         first, second, third, _ = _grouped(values, counts)
-        with tracing_for(1):
+        with tracing_for(ALONE):
             new, written = update(first, second, third)
         if written:
             raise UnsupportedError(
@@ -207,7 +218,7 @@ def _updates(
     needs = []
     for index, variable in enumerate(shared):
         wanted = [i == index for i in range(len(shared))]
-        _, inputs = partial_eval.dce_jaxpr(closed.jaxpr, wanted)
+        _, inputs = dce_jaxpr(closed.jaxpr, wanted)
         needs.append(inputs)
         touched = [gradients[i] for i, needed in enumerate(inputs[-len(gradients) :]) if needed]
         if variable not in used and len(set(touched)) == 1:
@@ -215,7 +226,7 @@ def _updates(
     made = []
     for device in dict.fromkeys(devices):
         mine = [o is device for o in owners]
-        piece, inputs = partial_eval.dce_jaxpr(closed.jaxpr, mine)
+        piece, inputs = dce_jaxpr(closed.jaxpr, mine)
         first, second, third, _ = _grouped(inputs, counts)
         call = jax.jit(core.jaxpr_as_fun(core.ClosedJaxpr(piece, closed.consts)))
         made.append(UpdatePart(_where(first), _where(second), _where(third), _where(mine), call, device))
@@ -242,22 +253,6 @@ def _check_local_state(program: Program, before: Sequence, after: Sequence, segm
             )
 
 
-def _finish(program: Program, plan: Plan) -> Callable | None:
-    if program.finish is None:
-        return None
-    finish = program.finish
-    with tracing_for(plan.replicas):
-        if plan.replicas == 1:
-            return jax.jit(finish)
-        return jax.jit(jax.vmap(finish, in_axes=(None, 0), axis_name=AXIS, axis_size=plan.replicas))
-
-
 def sharding_of(device: Device) -> SingleDeviceSharding:
     """Where a value of one stage lives."""
     return SingleDeviceSharding(device)
-
-
-def keys_of(seeds: np.ndarray, index: int) -> jax.Array:
-    """The random keys of one step, one for every replica."""
-    make = lambda seed: jax.random.fold_in(jax.random.key(seed), index)  # noqa: E731
-    return make(seeds) if np.ndim(seeds) == 0 else jax.vmap(make)(seeds)

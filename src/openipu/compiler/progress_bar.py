@@ -1,17 +1,33 @@
 """How a compilation looks to the user: the original's bar on a terminal, plain lines elsewhere."""
 
+import contextlib
 import sys
 import threading
 from collections.abc import Callable
 from typing import TextIO
 
 from openipu import environment
+from openipu.compiler import progress
 from openipu.compiler.progress import PHASES, Display, Progress
 
 _WIDTH = 50
 _PERIOD = 0.1
 # Where lines are not asked for, only what keeps somebody waiting is worth one.
 _PATIENCE = 2.0
+
+
+def showing(
+    name: str, wanted: bool | None, cached: bool, bar: Callable[[TextIO, str], Display] | None = None
+) -> contextlib.AbstractContextManager[None]:
+    """Shows what is compiled inside on this process' output.
+
+    Args:
+      name: of what is compiled.
+      wanted: whether the program wants it shown; None leaves it to OPENIPU_PROGRESS and to the kind of output.
+      cached: whether a finished executable may be found. The lookup comes before "Lowering": a hit shows nothing.
+      bar: what draws on a terminal; `Bar` by default.
+    """
+    return progress.compiling(name, display(wanted, "Lowering" if cached else "Capture", bar))
 
 
 def display(shown: bool | None, after: str, bar: Callable[[TextIO, str], Display] | None = None) -> Display | None:
@@ -31,7 +47,9 @@ def display(shown: bool | None, after: str, bar: Callable[[TextIO, str], Display
     if sys.stdout.isatty():
         talkative = environment.log_level() in ("debug", "info")
         return (bar or Bar)(sys.stdout, after) if always or not talkative else None
-    return Lines(sys.stderr, after, 0.0 if always else _PATIENCE)
+    if always:
+        return Lines(sys.stderr, after)
+    return Lines(sys.stderr, after, _PATIENCE) if sys.stderr.isatty() else None
 
 
 class Bar:

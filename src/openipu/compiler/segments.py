@@ -33,7 +33,7 @@ def split(closed: core.ClosedJaxpr, parts: int) -> list[Segment]:
     alone are cheap and are repeated in every part that uses them.
     """
     jaxpr = closed.jaxpr
-    levels, constant = _levels(jaxpr, parts)
+    levels, constant = levels_of(jaxpr, parts)
     segments = []
     wanted_outside = {v for v in jaxpr.outvars if isinstance(v, core.Var)}
     for index in range(parts):
@@ -55,7 +55,7 @@ def split(closed: core.ClosedJaxpr, parts: int) -> list[Segment]:
     return segments
 
 
-def _levels(jaxpr: core.Jaxpr, parts: int) -> tuple[list[int], set[core.Var]]:
+def levels_of(jaxpr: core.Jaxpr, parts: int) -> tuple[list[int], set[core.Var]]:
     """The part of every equation (-1: on constants alone), and the variables those make."""
     constant: set[core.Var] = set()
     made_in: dict[core.Var, int] = {}

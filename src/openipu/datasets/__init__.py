@@ -1,4 +1,7 @@
-"""Samples of MNIST and Fashion-MNIST that come with openipu, for machines without a network."""
+"""Samples of MNIST and Fashion-MNIST that come with openipu, for machines without a network.
+
+`keras.datasets` and `torchvision.datasets` give them in the lengths of the originals, if OPENIPU_DATASETS=sample.
+"""
 
 from typing import TYPE_CHECKING
 

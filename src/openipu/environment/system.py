@@ -24,10 +24,19 @@ _config_dir = declare(
     "Where the settings of the virtual system are kept.",
     values="a directory; unset for one in the user's configuration directory",
 )
+_memory = declare(
+    "OPENIPU_MEMORY",
+    SYSTEM,
+    "What is done about programs that would not fit into the memory of a real IPU: a warning with advice, an error, or "
+    "nothing.",
+    "warn",
+    ("warn", "error", "off"),
+)
 _datasets = declare(
     "OPENIPU_DATASETS",
     FILES,
-    "Whether `keras.datasets.mnist` and `fashion_mnist` answer from the embedded sample, without a network.",
+    "Whether `keras.datasets` and `torchvision.datasets` give sample data in the lengths of the originals, without a "
+    "network: see below.",
     "download",
     ("download", "sample"),
 )
@@ -37,6 +46,34 @@ _cache = declare(
     "Where compiled executables are kept, for both front ends; "
     "`--executable_cache_path` and `POPTORCH_CACHE_DIR` go before it.",
     values="a directory; unset for none",
+)
+_cache_owners = declare(
+    "OPENIPU_CACHE_OWNERS",
+    FILES,
+    "Whose cached executables are trusted, beside the user's own and root's: for a folder that somebody shares.",
+    values="names of users, separated by commas",
+)
+_cache_wait = declare(
+    "OPENIPU_CACHE_WAIT",
+    FILES,
+    "How long to wait while another process compiles the same program for the cache, in seconds.",
+    "600",
+    values="a number of seconds",
+)
+_check_indices = declare(
+    "OPENIPU_CHECK_INDICES",
+    FILES,
+    "Which labels and indices are checked to be in range before they go to the device: none, those of arrays and of "
+    "the first executions, or all.",
+    "first",
+    ("off", "first", "all"),
+)
+
+_plan = declare(
+    "OPENIPU_PLAN",
+    FILES,
+    "What `openipu plan` hands to the program it plans: the first training program is not run but planned.",
+    values="a file with the request; unset for none",
 )
 
 _xla_flags = declare(
@@ -55,20 +92,23 @@ _tf_xla_flags = declare(
 )
 
 
-def system_name() -> str:
-    """The virtual system's name, which `openipu.hardware.current_system` understands."""
-    return system_choice()[0]
+_attach = declare(
+    "OPENIPU_ATTACH",
+    SYSTEM,
+    "Whether programs hold the IPUs they use; off for `poprun --offline-mode`, where others' IPUs do not matter.",
+    "on",
+    ("on", "off"),
+)
 
 
-def system_choice() -> tuple[str, str]:
-    """The virtual system's name and where it comes from: OPENIPU_SYSTEM, else the user's settings, else the default."""
-    if _system.is_given():
-        return _system.read(), _system.name
-    from openipu import settings
+def attaches() -> bool:
+    """Whether programs hold the IPUs they use (OPENIPU_ATTACH)."""
+    return _attach.read() == "on"
 
-    if name := settings.chosen_system():
-        return name, str(settings.path())
-    return _system.read(), "the default"
+
+def virtual_system() -> tuple[str, bool]:
+    """The virtual system's name (OPENIPU_SYSTEM) and whether it was given; `settings.system_choice` decides."""
+    return _system.read(), _system.is_given()
 
 
 def runtime_dir() -> str:
@@ -82,13 +122,40 @@ def config_dir() -> str:
 
 
 def use_sample_datasets() -> bool:
-    """Whether `keras.datasets` answers from the embedded sample (OPENIPU_DATASETS=sample)."""
+    """Whether `keras.datasets` and `torchvision.datasets` give sample data (OPENIPU_DATASETS=sample)."""
     return _datasets.read() == "sample"
+
+
+def memory() -> str:
+    """What is done about programs that would not fit on a real IPU: "warn", "error" or "off"."""
+    return _memory.read()
 
 
 def cache_dir() -> str:
     """Where executables are cached unless a front end's variable says otherwise (OPENIPU_CACHE); empty for nowhere."""
     return _cache.read()
+
+
+def trusted_owners() -> list[str]:
+    """Users whose cached executables are trusted (OPENIPU_CACHE_OWNERS), by name or number."""
+    return [name.strip() for name in _cache_owners.read().split(",") if name.strip()]
+
+
+def cache_wait() -> float:
+    """Seconds to wait for another process that compiles the same program (OPENIPU_CACHE_WAIT)."""
+    given = _cache_wait.read()
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"OPENIPU_CACHE_WAIT must be a number of seconds. Received: OPENIPU_CACHE_WAIT={given!r}.")
+    return seconds
+
+
+def check_indices() -> str:
+    """Which labels and indices are checked: "off", "first" or "all" (OPENIPU_CHECK_INDICES)."""
+    return _check_indices.read()
 
 
 def xla_flags() -> str:
@@ -99,3 +166,8 @@ def xla_flags() -> str:
 def tf_xla_flags() -> str:
     """What TensorFlow was told about XLA (TF_XLA_FLAGS)."""
     return _tf_xla_flags.read()
+
+
+def plan_request() -> str:
+    """The request of `openipu plan` (OPENIPU_PLAN): a file; empty when programs are to run."""
+    return _plan.read()

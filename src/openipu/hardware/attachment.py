@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import attrs
 
+from openipu import environment
 from openipu.errors import OutOfIpusError
 from openipu.hardware import registry
 from openipu.hardware.processes import command_line, short_command, this_process, user_name
@@ -46,16 +47,18 @@ def claim(choose: Choice, wait: Wait | None = None, system: System | None = None
     Returns:
       The groups, as chosen.
     """
-    place = system or current_system()
+    partition = system or current_system()
+    if not environment.attaches():
+        return _checked(choose, frozenset())
     if wait is None:
-        return _claim_now(choose, place)
+        return _claim_now(choose, partition)
     with Patience(wait) as patience:
         while True:
             try:
-                return _claim_now(choose, place)
+                return _claim_now(choose, partition)
             except OutOfIpusError as error:
                 # Waiting for what this process holds itself would never end.
-                if not _fits(choose, _ipus(held.device for held in _held_in(place.name))):
+                if not _fits(choose, _ipus(held.device for held in _held_in(partition.name))):
                     raise
                 patience.pause(error)
 
@@ -68,6 +71,8 @@ def preview(choose: Choice, leaving: Collection[Device] = ()) -> tuple[Device, .
       leaving: groups of this process that it would release before.
     """
     system = current_system()
+    if not environment.attaches():
+        return _checked(choose, frozenset())
     with _lock:
         own = tuple(holding for holding in _own(system.name) if holding.ipus not in {device.ipus for device in leaving})
         return _choose(choose, _others(registry.read(system.name)), own)

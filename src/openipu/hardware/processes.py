@@ -27,6 +27,8 @@ class Identity:
     def alive(self) -> bool:
         """Whether this very process still runs; one that was killed and not yet waited for does not."""
         try:
+            if not 0 < self.pid < 2**31:
+                return False
             process = psutil.Process(self.pid)
             same = abs(_started(process) - self.started) < _TICKS
             return same and process.status() != psutil.STATUS_ZOMBIE
@@ -59,7 +61,12 @@ def short_command(command: str) -> str:
         words = command.split()
     if words:
         words[0] = PurePath(words[0]).name
-    return "".join(c if c.isprintable() else "?" for c in " ".join(" ".join(words).split()))
+    return printable(" ".join(" ".join(words).split()))
+
+
+def printable(text: str) -> str:
+    """A text without what would steer a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _started(process: psutil.Process) -> float:

@@ -13,9 +13,13 @@ import attrs
 import filelock
 
 from openipu.hardware.directory import RegistryError, check_private, make_private, registry_directory
-from openipu.hardware.processes import Identity
+from openipu.hardware.processes import Identity, printable
 
 FORMAT = 1
+# Bytes of a record: each of hundreds of holders takes some hundred.
+LARGEST = 2**24
+# The greatest number that the record may have for anything.
+_MOST = 2**31
 # Whoever has the lock needs milliseconds; only a process that was stopped meanwhile can keep it for long.
 LOCK_SECONDS = 20.0
 
@@ -25,12 +29,17 @@ _locks: dict[Path, filelock.BaseFileLock] = {}
 
 def _numbers(values: Iterable[int]) -> tuple[int, ...]:
     numbers = tuple(values)
-    if not all(type(number) is int for number in numbers):
+    if not all(type(number) is int and 0 <= number < _MOST for number in numbers):
         raise TypeError("IPUs are numbers")
     return numbers
 
 
-_is = attrs.validators.instance_of
+_is, _from = attrs.validators.instance_of, attrs.validators.ge
+
+
+def _moment(instance: object, attribute: attrs.Attribute, value: float) -> None:
+    if not isinstance(value, (int, float)) or not abs(value) < 2.0**53:
+        raise ValueError(f"{attribute.name} is no moment: {value!r}")
 
 
 @attrs.frozen
@@ -46,13 +55,15 @@ class Holding:
       user: whose process it is.
     """
 
-    pid: int = attrs.field(validator=_is(int))
-    started: float = attrs.field(validator=_is((int, float)))
-    device: int = attrs.field(validator=_is(int))
+    pid: int = attrs.field(validator=[_is(int), _from(1), attrs.validators.lt(_MOST)])
+    started: float = attrs.field(validator=_moment)
+    device: int = attrs.field(validator=[_is(int), _from(0), attrs.validators.lt(_MOST)])
     ipus: tuple[int, ...] = attrs.field(converter=_numbers)
-    since: float = attrs.field(validator=_is((int, float)))
+    since: float = attrs.field(validator=_moment)
     command: str = attrs.field(validator=_is(str))
-    user: str = attrs.field(validator=_is(str))
+    user: str = attrs.field(
+        validator=_is(str), converter=lambda user: printable(user) if isinstance(user, str) else user
+    )
 
     @property
     def holder(self) -> Identity:
@@ -132,10 +143,14 @@ def _locked_file(path: Path) -> Iterator[None]:
 
 def _load(path: Path) -> tuple[Holding, ...]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        with path.open(encoding="utf-8") as file:
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise ValueError(f"more than {LARGEST} letters")
+        content = json.loads(text)
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']!r} instead of {FORMAT}")
-        return tuple(Holding(**entry) for entry in content["holdings"])
+        return tuple(_valid(path, content["holdings"]))
     except FileNotFoundError:
         return ()
     except OSError as error:
@@ -148,6 +163,15 @@ def _load(path: Path) -> tuple[Holding, ...]:
             error or type(error).__name__,
         )
         return ()
+
+
+def _valid(path: Path, entries: Iterable[dict]) -> Iterator[Holding]:
+    """What can be true of what is recorded: one bad entry does not free what others hold."""
+    for entry in entries:
+        try:
+            yield Holding(**entry)
+        except (ValueError, TypeError) as error:
+            logger.warning("%s has a holder that cannot be (%s): it is left out.", path, printable(str(error)))
 
 
 def _living(holdings: Iterable[Holding]) -> tuple[Holding, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
-from openipu import environment
+from openipu import settings
 from openipu.errors import OutOfIpusError
 from openipu.hardware.target import TARGETS, Target
 
@@ -125,7 +125,7 @@ def parse_system(name: str, source: str = "OPENIPU_SYSTEM") -> System:
 
 def current_system() -> System:
     """The virtual system of this machine: from OPENIPU_SYSTEM, or as `openipu system use` was told."""
-    return parse_system(*environment.system_choice())
+    return parse_system(*settings.system_choice())
 
 
 def ipu_numbers(values: Iterable[int]) -> str:
@@ -137,6 +137,11 @@ def ipu_numbers(values: Iterable[int]) -> str:
         else:
             runs.append([value, value])
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
+def group_size(ipus: int) -> int:
+    """The IPUs of the smallest group that holds so many: groups are powers of two."""
+    return 1 << (ipus - 1).bit_length()
 
 
 def _neighbours(count: int) -> str:

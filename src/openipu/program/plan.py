@@ -5,6 +5,7 @@ import enum
 import attrs
 from attrs.validators import ge, instance_of, optional
 
+from openipu.program.replica import Layout, Spread
 from openipu.program.schedule import Schedule
 
 
@@ -35,13 +36,14 @@ class Pipeline:
       stages: number of stages.
       schedule: the order in which stages take micro-batches.
       device_mapping: the IPU of every stage.
-      recompute: whether activations are computed again for the backward pass rather than kept.
+      recompute: whether activations are computed again for the backward pass rather than kept. It decides what an
+        IPU would need, not what is computed: plans that differ in it have the same executable.
     """
 
     stages: int = _positive(2)
     schedule: Schedule = attrs.field(default=Schedule.GROUPED, validator=instance_of(Schedule))
     device_mapping: tuple[int, ...] = attrs.field(default=())
-    recompute: bool = False
+    recompute: bool = attrs.field(default=False, eq=False, repr=False)
 
     @property
     def shards(self) -> int:
@@ -55,13 +57,15 @@ class Plan:
 
     Attributes:
       device_iterations: steps every replica takes in one execution.
-      replicas: copies of the model, each with its own micro-batch.
+      replicas: copies of the model in this process, each with its own micro-batch.
       gradient_accumulation: steps between two weight updates.
       accumulation_reduction: how the gradients of those steps become one.
       replica_reduction: how the gradients of the replicas become one.
-      accumulation_dtypes: the dtype of each gradient accumulator; None keeps the gradient's own.
       pipeline: how the stages of a model cut into stages run; None for a model in one piece.
       outputs: which steps' outputs come back.
+      stochastic_rounding: whether casts to float16 and bfloat16 go up or down at random rather than to the nearest.
+      instances: processes that run the program together, each with as many replicas.
+      devices: JAX devices of one process that its replicas are spread over; decided where it is compiled.
     """
 
     device_iterations: int = _positive(1)
@@ -69,9 +73,11 @@ class Plan:
     gradient_accumulation: int = _positive(1)
     accumulation_reduction: Reduction = attrs.field(default=Reduction.SUM, validator=instance_of(Reduction))
     replica_reduction: Reduction = attrs.field(default=Reduction.SUM, validator=instance_of(Reduction))
-    accumulation_dtypes: tuple[str | None, ...] | None = None
     pipeline: Pipeline | None = attrs.field(default=None, validator=optional(instance_of(Pipeline)))
     outputs: OutputMode = attrs.field(default=OutputMode.ALL, validator=instance_of(OutputMode))
+    stochastic_rounding: bool = attrs.field(default=False, validator=instance_of(bool))
+    instances: int = _positive(1)
+    devices: int = _positive(1)
 
     def __attrs_post_init__(self) -> None:
         if self.device_iterations % self.gradient_accumulation:
@@ -82,6 +88,31 @@ class Plan:
                 f"Received: device_iterations={self.device_iterations}, "
                 f"gradient_accumulation={self.gradient_accumulation}. Use {' or '.join(near)}."
             )
+
+    @property
+    def layout(self) -> Layout:
+        """How the values of this process' replicas are laid out."""
+        return Layout(self.replicas, shared=self.instances > 1)
+
+    @property
+    def everyone(self) -> Layout:
+        """How the values of all processes' replicas are laid out."""
+        return Layout(self.all_replicas, shared=self.instances > 1)
+
+    @property
+    def lanes(self) -> Layout:
+        """How the values of one device's replicas are laid out."""
+        return Layout(self.replicas // self.devices)
+
+    @property
+    def spread(self) -> Spread:
+        """How the replicas of all processes are spread."""
+        return Spread(self.replicas // self.devices, self.devices * self.instances, self.instances)
+
+    @property
+    def all_replicas(self) -> int:
+        """Copies of the model in all processes."""
+        return self.replicas * self.instances
 
     @property
     def updates(self) -> int:

@@ -7,6 +7,8 @@ import attrs
 import jax
 import numpy as np
 
+from openipu.program.limits import Limit
+
 Arrays = Sequence[jax.Array]
 Step = Callable[[Arrays, Arrays, Arrays, jax.Array], tuple[Arrays, Arrays, Arrays]]
 Update = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, dict[int, jax.Array]]]
@@ -26,12 +28,14 @@ class Slot:
       shape: without any replica axis.
       dtype: of the value on the device.
       seed: the value seeds a random generator, so every replica must start from a different one.
+      limit: which numbers it may hold; None for any.
     """
 
     name: str
     shape: tuple[int, ...] = attrs.field(converter=_sizes)
     dtype: np.dtype = attrs.field(converter=np.dtype)
     seed: bool = False
+    limit: Limit | None = None
 
     @property
     def abstract(self) -> jax.ShapeDtypeStruct:
@@ -54,6 +58,7 @@ class Program:
       update: (shared, local, gradients) -> (shared, {index of local: new value}); None when nothing is trained.
       finish: (shared, local) -> outputs, computed once at the end of an execution (metric results).
       needs_key: whether `step` draws from the key it is given.
+      accumulators: the dtype of the accumulator of each gradient; None, for one or for all, is the gradient's own.
       identity: text that programs share only if their functions compute the same; None when there is none. It finds
         an executable that was compiled before without tracing the functions.
       prepare: called before the functions are traced; None when nothing is to be done. Not called for an executable
@@ -68,5 +73,11 @@ class Program:
     update: Update | None = None
     finish: Finish | None = None
     needs_key: bool = False
+    accumulators: tuple[str | None, ...] | None = None
     identity: str | None = None
     prepare: Callable[[], object] | None = None
+
+    @property
+    def together(self) -> bool:
+        """Whether its executions are made by all instances at once, because they reduce gradients or results."""
+        return self.update is not None or self.finish is not None

@@ -2,7 +2,7 @@
 
 import attrs
 
-from openipu.program.schedule import Kind
+from openipu.program import Kind
 
 
 @attrs.frozen

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from openipu.program.schedule import Kind, Timeline
+from openipu.program import Kind, Timeline
 from openipu.program.timing import Durations, Span, spans
 from openipu.report.elide import ends
 from openipu.report.extra import load

@@ -1,7 +1,9 @@
 """A timeline as a page: zoom into it, point at a piece of work to read what it is."""
 
-from openipu.program.schedule import Kind, Timeline
-from openipu.program.timing import Durations, spans
+from typing import Any
+
+from openipu.program import Kind, Timeline
+from openipu.program.timing import Durations, Span, spans
 from openipu.report.extra import load
 from openipu.report.palette import IDLE, WORK
 from openipu.report.timeline_text import summary
@@ -24,30 +26,8 @@ def to_html(timeline: Timeline, durations: Durations | None = None, full_page: b
     figure = graph.Figure()
     for kind in Kind:
         works = [span for span in placed if span.work.kind is kind]
-        if not works:
-            continue
-        look = WORK[kind]
-        figure.add_bar(
-            name=look.name,
-            orientation="h",
-            y=[f"IPU{span.device}" for span in works],
-            base=[span.start for span in works],
-            x=[span.end - span.start for span in works],
-            text=["U" if kind is Kind.UPDATE else str(span.work.micro_batch) for span in works],
-            hovertext=[
-                f"<b>{look.name}</b>, stage {span.work.stage}"
-                + ("" if kind is Kind.UPDATE else f"<br>micro-batch {span.work.micro_batch}<br>time slot {span.slot}")
-                + f"<br>{span.start:g} to {span.end:g}"
-                for span in works
-            ],
-            hoverinfo="text",
-            textposition="inside",
-            insidetextanchor="middle",
-            textangle=0,
-            constraintext="none",
-            marker={"color": look.fill, "line": {"color": "white", "width": 1}},
-            textfont={"color": look.ink},
-        )
+        if works:
+            figure.add_bar(**_bars(kind, works))
     figure.update_layout(
         title={"text": summary(timeline, durations), "font": {"size": 16}},
         barmode="overlay",
@@ -68,3 +48,29 @@ def to_html(timeline: Timeline, durations: Durations | None = None, full_page: b
         },
     )
     return figure.to_html(full_html=full_page, include_plotlyjs=full_page)
+
+
+def _bars(kind: Kind, works: list[Span]) -> dict[str, Any]:
+    """One bar for each piece of work of a kind."""
+    look = WORK[kind]
+    return {
+        "name": look.name,
+        "orientation": "h",
+        "y": [f"IPU{span.device}" for span in works],
+        "base": [span.start for span in works],
+        "x": [span.end - span.start for span in works],
+        "text": ["U" if kind is Kind.UPDATE else str(span.work.micro_batch) for span in works],
+        "hovertext": [_hover(look.name, span) for span in works],
+        "hoverinfo": "text",
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "textangle": 0,
+        "constraintext": "none",
+        "marker": {"color": look.fill, "line": {"color": "white", "width": 1}},
+        "textfont": {"color": look.ink},
+    }
+
+
+def _hover(name: str, span: Span) -> str:
+    where = "" if span.work.kind is Kind.UPDATE else f"<br>micro-batch {span.work.micro_batch}<br>time slot {span.slot}"
+    return f"<b>{name}</b>, stage {span.work.stage}{where}<br>{span.start:g} to {span.end:g}"

@@ -3,7 +3,7 @@
 from os import PathLike
 from pathlib import Path
 
-from openipu.program.schedule import Timeline
+from openipu.program import Timeline
 from openipu.program.timing import Durations
 from openipu.report.timeline_image import to_image
 from openipu.report.timeline_page import to_html

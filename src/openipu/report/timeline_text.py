@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from openipu.program.schedule import Kind, Timeline
+from openipu.program import Kind, Timeline
 from openipu.program.timing import Durations, idle_fraction
 from openipu.report.elide import ends
 from openipu.report.palette import WORK

@@ -1,80 +1,136 @@
-"""An executable with the values it works on: run it again and again, the state stays on the device."""
+"""What runs executables: the contract of all engines, and the values that they work on."""
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import attrs
 import jax
 import numpy as np
+from jax.sharding import Sharding
 
+from openipu import instances
 from openipu.compiler import Executable
-from openipu.runtime import tables
-from openipu.runtime.resident import Resident
+from openipu.compiler.pipeline import PipelineExecutable
+from openipu.program import Plan, Program
+from openipu.runtime.resident import New, Resident, commit
 
 
 @attrs.frozen
 class Results:
-    """What one execution brings back: outputs of its steps, and what was computed once at its end."""
+    """What one execution brings back: outputs of its steps, and what was computed once at its end.
+
+    Outputs are those of this process' replicas; what was computed at the end is that of all of them, of all instances.
+    """
 
     outputs: Sequence[jax.Array | np.ndarray]
     finished: Sequence[jax.Array | np.ndarray]
 
+    def zeros(self) -> "Results":
+        """Zeros in the place of results."""
+        return Results([np.zeros(o.shape, o.dtype) for o in self.outputs],
+                       [np.zeros(f.shape, f.dtype) for f in self.finished])  # fmt: skip
 
-class Engine:
-    """Runs one executable on resident values."""
 
-    def __init__(self, executable: Executable, shared: Sequence[Resident], local: Sequence[Resident]) -> None:
-        self.executable = executable
-        self._shared = list(shared)
-        self._local = list(local)
-        self._lanes = executable.plan.replicas if executable.plan.replicas > 1 else 0
-        self._unread: jax.Array | None = None
+class Engine(Protocol):
+    """Runs one executable on resident values, again and again.
 
-    def place_tables(self, arrays: Sequence[np.ndarray]) -> list[jax.Array]:
-        """Put the arrays that the row numbers of an execution choose from where the executable wants them."""
-        executable = self.executable
-        assert executable.rows is not None
-        return tables.place(arrays, executable.program.batch, executable.rows, executable.shared_sharding)
+    Attributes:
+      program, plan: what is run.
+      rows: the size of the tables that feeds choose rows from; None when feeds are the data themselves.
+    """
 
-    def place_rows(self, numbers: np.ndarray) -> jax.Array:
-        """Put the row numbers of one execution where the executable wants them."""
-        return jax.device_put(numbers.astype(np.int32), self.executable.feed_sharding)
+    @property
+    def program(self) -> Program: ...
 
-    def place(self, feeds: Sequence[np.ndarray]) -> list[jax.Array]:
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def rows(self) -> int | None: ...
+
+    def place(self, feeds: Sequence[np.ndarray]) -> Any:
         """Put the feeds of one execution where the executable wants them."""
-        slots = self.executable.program.batch
-        with jax.enable_x64(True):
-            typed = [np.asarray(f, s.dtype) for f, s in zip(feeds, slots, strict=True)]
-            return jax.device_put(typed, self.executable.feed_sharding)
+        ...
 
-    def run(self, feeds: Sequence[jax.Array], seeds: Sequence[int]) -> Results:
-        """One execution.
+    def place_rows(self, numbers: np.ndarray) -> Any:
+        """Put the row numbers of one execution where the executable wants them."""
+        ...
+
+    def place_tables(self, arrays: Sequence[np.ndarray]) -> list:
+        """Put the arrays that row numbers choose from where the executable wants them."""
+        ...
+
+    def run(self, feeds: Any, seeds: Sequence[int]) -> Results:
+        """One execution. When it fails or is interrupted, all values are those from before it, or those from after.
 
         Args:
           feeds: placed by `place`; for an executable with tables, the placed row numbers and then the tables.
-          seeds: of the random numbers that this execution's steps draw from their key, one for every replica.
+          seeds: of the random numbers that this execution's steps draw from their key, one for every replica of all
+            instances.
         """
-        executable = self.executable
-        slots = executable.program.local
-        with jax.enable_x64(True):
-            given = self._placed(seeds)
-            shared = [r.take(executable.shared_sharding) for r in self._shared]
-            local = [
-                r.take(executable.local_sharding, self._lanes, s.seed) for r, s in zip(self._local, slots, strict=True)
-            ]
-            shared, local, outputs, finished = executable.call(shared, local, list(feeds), given)
-        if executable.program.update is not None:
-            for resident, value in zip(self._shared, shared, strict=True):
-                resident.give(value)
-        for resident, value in zip(self._local, local, strict=True):
-            resident.give(value, self._lanes)
-        return Results(outputs, finished)
+        ...
 
-    def _placed(self, seeds: Sequence[int]) -> jax.Array:
-        """The seeds on the device. A program that draws nothing from its key does not read them: any will do."""
-        if self._unread is not None:
-            return self._unread
-        given = np.array([s % 2**64 for s in seeds], np.uint64)
-        placed = jax.device_put(given if self._lanes else given[0], self.executable.local_sharding)
-        if not self.executable.program.needs_key:
-            self._unread = placed
-        return placed
+
+class ExecutableEngine:
+    """What every engine knows of the executable it runs."""
+
+    def __init__(self, executable: Executable | PipelineExecutable) -> None:
+        self.executable = executable
+
+    @property
+    def program(self) -> Program:
+        """What is run."""
+        return self.executable.program
+
+    @property
+    def plan(self) -> Plan:
+        """How it is spread."""
+        return self.executable.plan
+
+    @property
+    def rows(self) -> int | None:
+        """The size of the tables that feeds choose rows from."""
+        return self.executable.rows
+
+
+def first_replica(plan: Plan) -> int:
+    """Which of all replicas is the first of this process."""
+    return instances.position() * plan.replicas if plan.instances > 1 else 0
+
+
+class State:
+    """The residents that a program works on."""
+
+    def __init__(self, program: Program, plan: Plan, shared: Sequence[Resident], local: Sequence[Resident]) -> None:
+        self._trains = program.update is not None
+        self._layout = plan.layout
+        start = first_replica(plan)
+        self._seeds = [start if slot.seed else None for slot in program.local]
+        self._shared, self._local = list(shared), list(local)
+
+    def take(self, shared: Sequence[Sharding], local: Sequence[Sharding]) -> tuple[list[jax.Array], list[jax.Array]]:
+        """All values on the device, each where it is wanted."""
+        return (
+            [resident.take(sharding) for resident, sharding in zip(self._shared, shared, strict=True)],
+            [
+                resident.take(sharding, self._layout, seed)
+                for resident, sharding, seed in zip(self._local, local, self._seeds, strict=True)
+            ],
+        )
+
+    def keep(
+        self, shared: Sequence[jax.Array], local: Sequence[jax.Array], results: Results, first: Sequence[jax.Array] = ()
+    ) -> Results:
+        """Make new values the true ones, after everything was computed: a computation that failed raises here.
+
+        Args:
+          shared, local, results: what an execution made.
+          first: the local values of the first replica of all instances, if it is another's.
+        """
+        jax.block_until_ready((shared, local, results.outputs, results.finished))
+        homes = first or [None] * len(local)
+        new = [New(r, v, self._layout, h) for r, v, h in zip(self._local, local, homes, strict=True)]
+        if self._trains:
+            new += [New(r, v) for r, v in zip(self._shared, shared, strict=True)]
+        commit(new)
+        return results

@@ -12,6 +12,9 @@ import numpy as np
 # XLA's CPU client uses host memory as it is when it starts at a multiple of this; otherwise it copies.
 _ALIGNMENT = 64
 
+# How long an interrupted call waits for its feed.
+_PATIENCE = 0.5
+
 _END = object()
 
 
@@ -92,4 +95,5 @@ def prefetch(items: Iterable[Any], place: Callable[[Any], Any], depth: int = 2) 
         yield drain()
     finally:
         stop.set()
-        thread.join()
+        # The user's own code may sleep in there. It is left to itself then: nobody asks it for more.
+        thread.join(_PATIENCE)

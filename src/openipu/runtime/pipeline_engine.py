@@ -7,30 +7,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from openipu.compiler.pipeline import PipelineExecutable, keys_of, sharding_of
+from openipu.compiler import replicated
+from openipu.compiler.pipeline import PipelineExecutable, sharding_of
 from openipu.program import OutputMode
 from openipu.program.order import order
 from openipu.program.schedule import Kind, timeline
-from openipu.runtime.engine import Results
+from openipu.runtime.engine import ExecutableEngine, Results, State
 from openipu.runtime.resident import Resident
+from openipu.runtime.turns import alone
 
 Environment = dict[Any, jax.Array]
 
 
-class PipelineEngine:
+class PipelineEngine(ExecutableEngine):
     """Runs one pipelined executable on resident values.
 
     Python only hands out work: every call returns at once, each device works through what it was given, and values
     go from device to device without visiting the host.
     """
 
+    executable: PipelineExecutable
+
     def __init__(self, executable: PipelineExecutable, shared: Sequence[Resident], local: Sequence[Resident]) -> None:
-        self.executable = executable
-        self._shared = list(shared)
-        self._local = list(local)
+        super().__init__(executable)
         plan = executable.plan
         assert plan.pipeline is not None
-        self._lanes = plan.replicas if plan.replicas > 1 else 0
+        self._state = State(executable.program, plan, shared, local)
+        self._homes = [[sharding_of(device) for device in devices] for devices in executable.homes]
         self._training = executable.program.update is not None
         count = plan.gradient_accumulation if self._training else plan.device_iterations
         line = timeline(
@@ -38,6 +41,14 @@ class PipelineEngine:
         )
         self._count = count
         self._work = [w for w in order(line) if w.kind is not Kind.UPDATE]
+
+    def place_tables(self, arrays: Sequence[np.ndarray]) -> list:
+        """There are no tables."""
+        raise AssertionError("a pipeline over devices has no tables")
+
+    def place_rows(self, numbers: np.ndarray) -> Any:
+        """There are no row numbers."""
+        raise AssertionError("a pipeline over devices has no row numbers")
 
     def place(self, feeds: Sequence[np.ndarray]) -> list[list[np.ndarray]]:
         """The feeds of one execution, step by step; each goes to its device with the part that uses it."""
@@ -47,31 +58,21 @@ class PipelineEngine:
 
     def run(self, feeds: Sequence[Sequence[np.ndarray]], seeds: Sequence[int]) -> Results:
         """One execution."""
-        executable, plan = self.executable, self.executable.plan
-        given = np.array([s % 2**64 for s in seeds], np.uint64)
-        given = given if self._lanes else given[0]
-        with jax.enable_x64(True):
-            shared = [r.take(sharding_of(d)) for r, d in zip(self._shared, executable.homes[0], strict=True)]
-            slots = executable.program.local
-            local = [
-                r.take(sharding_of(d), self._lanes, s.seed)
-                for r, d, s in zip(self._local, executable.homes[1], slots, strict=True)
-            ]
-            outputs: list[list[jax.Array]] = []
-            for start in range(0, plan.device_iterations, self._count):
-                block = feeds[start : start + self._count]
-                gradients, local, made = self._micro_batches(shared, local, block, given, start)
-                outputs.extend(made)
-                if self._training:
-                    shared = self._update(shared, local, gradients)
-            finished = self._finish(shared, local)
-            stacked = self._outputs(outputs)
-        if self._training:
-            for resident, value in zip(self._shared, shared, strict=True):
-                resident.give(value)
-        for resident, value in zip(self._local, local, strict=True):
-            resident.give(value, self._lanes)
-        return Results(stacked, finished)
+        return alone(lambda: self._run(feeds, seeds))
+
+    def _run(self, feeds: Sequence[Sequence[np.ndarray]], seeds: Sequence[int]) -> Results:
+        plan = self.executable.plan
+        own_seeds = plan.layout.seeds(seeds)
+        shared, local = self._state.take(*self._homes)
+        outputs: list[list[jax.Array]] = []
+        for start in range(0, plan.device_iterations, self._count):
+            block = feeds[start : start + self._count]
+            gradients, local, made = self._micro_batches(shared, local, block, own_seeds, start)
+            outputs.extend(made)
+            if self._training:
+                shared = self._update(shared, local, gradients)
+        finished = self._finish(shared, local)
+        return self._state.keep(shared, local, Results(self._outputs(outputs), finished))
 
     def _micro_batches(self, shared: list, local: list, feeds: Sequence, seeds: Any, start: int):  # noqa: ANN202
         """All micro-batches of one pipeline execution, in the order of the schedule."""
@@ -87,7 +88,7 @@ class PipelineEngine:
             micro = work.micro_batch
             assert micro is not None
             if micro not in environments:
-                key = keys_of(seeds, start + micro)
+                key = replicated.keys(self.executable.plan, seeds, start + micro)
                 environments[micro] = dict(zip((*names[2], *names[3]), (*feeds[micro], key), strict=True))
             environment = environments[micro]
             index = work.stage if work.kind is Kind.FORWARD else parts - 1 - work.stage
@@ -120,7 +121,8 @@ class PipelineEngine:
         if plan.gradient_accumulation == 1:
             return gradient
         if total is None:
-            dtype = plan.accumulation_dtypes[position] if plan.accumulation_dtypes else None
+            accumulators = self.executable.program.accumulators
+            dtype = accumulators[position] if accumulators else None
             total = jax.device_put(jnp.zeros(gradient.shape, dtype or gradient.dtype), gradient.sharding)
         return self.executable.add(total, gradient, jax.device_put(np.int32(seen), gradient.sharding))
 
@@ -128,7 +130,7 @@ class PipelineEngine:
         """Every stage updates its own weights."""
         new = list(shared)
         for part in self.executable.updates:
-            lanes = [local[i][0] if self._lanes else local[i] for i in part.local_in]
+            lanes = [self.executable.plan.layout.first(local[i]) for i in part.local_in]
             given = [*(shared[i] for i in part.shared_in), *lanes, *(gradients[i] for i in part.gradients_in)]
             made = part.call(*jax.device_put(given, part.device))
             for index, value in zip(part.shared_out, made, strict=True):
@@ -136,8 +138,6 @@ class PipelineEngine:
         return new
 
     def _finish(self, shared: list, local: list) -> list[jax.Array]:
-        if self.executable.finish is None:
-            return []
         last = self.executable.parts[len(self.executable.parts) // 2].device if self._training else None
         device = last or self.executable.parts[-1].device
         return list(self.executable.finish(*jax.device_put((shared, local), device)))

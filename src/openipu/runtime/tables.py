@@ -7,6 +7,7 @@ import numpy as np
 
 from openipu.program import Slot
 from openipu.runtime.feed import aligned
+from openipu.runtime.placing import put
 
 # Tables are a second copy of the user's arrays; beyond this, batches are gathered on the host as they are needed.
 LARGEST = 2**30
@@ -33,4 +34,4 @@ def place(arrays: Sequence[np.ndarray], slots: Sequence[Slot], rows: int, shardi
         table[: len(array)] = array
         tables.append(table)
     with jax.enable_x64(True):
-        return jax.device_put(tables, sharding)
+        return [put(table, sharding) for table in tables]

@@ -1,7 +1,10 @@
 """The TensorFlow front end."""
 
-from openipu import environment, logs
+from openipu import environment, frameworks, logs
 
-# For a program that imported TensorFlow without our import hook; too late for what was printed while it was loaded.
-environment.quiet_tensorflow()
+frameworks.require("jax", "tensorflow")
+
+# For a program that imported TensorFlow without our import hook; too late for what TensorFlow read while it was loaded.
+environment.without_onednn()
+environment.quiet_libraries()
 logs.install()

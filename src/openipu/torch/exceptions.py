@@ -1,6 +1,10 @@
 """The exceptions poptorch programs catch."""
 
+import contextlib
 import enum
+from collections.abc import Iterator
+
+from openipu import errors
 
 PYTHON_ERROR = "poptorch_py_error"
 
@@ -51,6 +55,21 @@ class RecoverableError(Error):
 
 class UnrecoverableError(Error):
     """An error after which the IPUs must be replaced or serviced."""
+
+
+class UnsupportedError(Error, errors.UnsupportedError):
+    """Something openipu does not support, as poptorch programs catch it."""
+
+
+@contextlib.contextmanager
+def as_poptorch() -> Iterator[None]:
+    """What the core refuses inside becomes an error that poptorch programs catch."""
+    try:
+        yield
+    except errors.UnsupportedError as error:
+        if isinstance(error, Error):
+            raise
+        raise UnsupportedError(str(error)) from error
 
 
 class ConfigFileError(Exception):

@@ -8,6 +8,7 @@ from typing import Any
 from openipu import environment
 from openipu.hardware import current_system
 from openipu.torch.exceptions import Error
+from openipu.torch.logger import logger
 
 # The number programs know each architecture by.
 _VERSIONS = {"ipu1": 1, "ipu2": 2, "ipu21": 21}
@@ -50,10 +51,16 @@ def poptorchAtExit() -> None:
 
 
 def registerGeometricCustomArgParsers() -> None:
-    """Registers the parsers of the package `poptorch_geometric`, where it is installed."""
-    if importlib.util.find_spec("poptorch_geometric") is None:
-        return
-    found = importlib.import_module("poptorch_geometric")
-    register = getattr(found, "registerCustomArgParsers", None)
-    if register is not None:
-        register()
+    """Registers the parsers of the package `poptorch_geometric`, where it is installed and works."""
+    try:
+        if importlib.util.find_spec("poptorch_geometric") is None:
+            return
+        found = importlib.import_module("poptorch_geometric")
+        register = getattr(found, "registerCustomArgParsers", None)
+        if register is not None:
+            register()
+    except Exception as error:
+        # Programs that do not use it must not suffer.
+        logger.warning(
+            "The package poptorch_geometric is installed but cannot be used: %s: %s", type(error).__name__, error
+        )

@@ -1,7 +1,7 @@
 """Containers of tensors: taken apart into their tensors, put together again, with parsers users register."""
 
 import abc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -93,3 +93,8 @@ def _rebuild(structure: Any, values: Iterator[Any]) -> Any:
             return type(structure)(*items)
         return type(structure)(items)
     return next(values)
+
+
+def combine_batch_tensors_gen(tensors: Sequence[Sequence[torch.Tensor]]) -> Iterator[torch.Tensor]:
+    """The tensors of several batches, each in the order of one batch, put together along their first axis."""
+    return (torch.cat(list(parts)) for parts in zip(*tensors, strict=True))

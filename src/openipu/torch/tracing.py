@@ -1,4 +1,4 @@
-"""Whether a module is being captured right now: what user code asks by `poptorch.isRunningOnIpu()`."""
+"""Whether a module is being captured right now, which user code asks by `poptorch.isRunningOnIpu()`, and for what."""
 
 import contextlib
 import contextvars
@@ -20,3 +20,26 @@ def capturing() -> Iterator[None]:
         yield
     finally:
         _capturing.reset(token)
+
+
+_training: contextvars.ContextVar[bool | None] = contextvars.ContextVar("openipu_training", default=None)
+
+
+@contextlib.contextmanager
+def capturing_for(training: bool) -> Iterator[None]:
+    """Says whether the module being captured is going to be trained."""
+    token = _training.set(training)
+    try:
+        yield
+    finally:
+        _training.reset(token)
+
+
+def trains() -> bool:
+    """Whether the module being captured is going to be trained."""
+    return bool(_training.get())
+
+
+def differentiates() -> bool:
+    """Whether the module being captured may be differentiated: unless it is known to be for inference."""
+    return _training.get() is not False

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from openipu.errors import UnsupportedError
-from openipu.tensorflow import graph_attributes, placement
+from openipu.tensorflow.capture import graph_attributes, placement
 from openipu.tensorflow.ipu import scopes, sharding
 
 
@@ -50,10 +50,12 @@ def test_scopes_end_with_an_exception():
 def test_placement_belongs_to_the_thread():
     seen = []
     with scopes.ipu_scope("/device:IPU:0"), scopes.ipu_shard(1):
-        thread = threading.Thread(target=lambda: seen.append((placement.current_device(), placement.current_shards())))
+        thread = threading.Thread(
+            target=lambda: seen.append((placement.current_device(), placement.current_attributes()))
+        )
         thread.start()
         thread.join()
-    assert seen == [(None, None)]
+    assert seen == [(None, {})]
 
 
 def test_variables_in_an_ipu_scope_are_resource_variables():
@@ -81,13 +83,12 @@ def test_shards_are_seen_on_operations():
     with tf.Graph().as_default():
         with scopes.ipu_shard(1):
             one = tf.constant(1)
-            assert placement.current_shards() == (1,)
             with scopes.ipu_shard([0, 2]):
                 two = tf.constant(2)
             back = one + 1
         none = tf.constant(3)
     assert [sharding.get_sharding(t.op) for t in (one, two, back, none)] == [[1], [0, 2], [1], None]
-    assert placement.current_shards() is None
+    assert placement.current_attributes() == {}
 
 
 @pytest.mark.parametrize("index", [-1, 1.5, "1", [], [0, -1], None, True, [True]])

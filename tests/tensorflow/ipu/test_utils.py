@@ -5,8 +5,9 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openipu.errors import UnsupportedError
-from openipu.tensorflow import seed
+from openipu import instances
+from openipu.errors import InstanceError
+from openipu.tensorflow.configuration import seeds, system
 from openipu.tensorflow.ipu import config, utils
 
 
@@ -17,7 +18,7 @@ def clean(monkeypatch):
     config.reset_ipu_configuration()
     yield
     config.reset_ipu_configuration()
-    seed.forget()
+    seeds.forget()
 
 
 def test_config_names_are_the_same_objects():
@@ -36,7 +37,7 @@ def test_config_names_are_the_same_objects():
 
 def test_number_of_ipus():
     assert utils.get_num_of_ipus_in_device("/device:IPU:0") == 1
-    assert config.active_config() is None
+    assert system.active_config() is None
     cfg = utils.IPUConfig()
     cfg.auto_select_ipus = [1, 4]
     cfg.configure_ipu_system()
@@ -48,10 +49,14 @@ def test_number_of_ipus():
         utils.get_num_of_ipus_in_device("/cpu:0")
 
 
-def test_number_of_ipus_is_the_total_over_processes():
+def test_number_of_ipus_is_the_total_over_processes(monkeypatch):
     cfg = utils.IPUConfig()
     cfg.auto_select_ipus = 2
     cfg.experimental.multi_replica_distribution.process_count = 4
+    with pytest.raises(InstanceError, match="Instance 0 of 4 does not know where to meet the others"):
+        cfg.configure_ipu_system()
+    # The others would be there.
+    monkeypatch.setattr(instances, "join", lambda index, count: None)
     cfg.configure_ipu_system()
     assert utils.get_num_of_ipus_in_device("/device:IPU:0") == 8
 
@@ -65,28 +70,28 @@ def test_running_on_ipu_model(monkeypatch):
 @given(st.integers(-(2**63), 2**64 - 1), st.integers(1, 5))
 def test_seeds_repeat_after_a_reset(start, count):
     utils.reset_ipu_seed(start)
-    first = [seed.draw() for _ in range(count)]
+    first = [seeds.draw() for _ in range(count)]
     utils.reset_ipu_seed(start)
-    assert [seed.draw() for _ in range(count)] == first
+    assert [seeds.draw() for _ in range(count)] == first
     assert len(set(first)) == count
     assert all(0 <= drawn.value < 2**64 and not drawn.identical_replicas for drawn in first)
 
 
 def test_seeds_are_random_without_a_reset():
-    assert seed.draw() != seed.draw()
-    first = seed.draw(3)
-    seed.forget()
-    assert seed.draw(3) != first
+    assert seeds.draw() != seeds.draw()
+    first = seeds.draw(3)
+    seeds.forget()
+    assert seeds.draw(3) != first
 
 
 def test_seeds_belong_to_a_device():
     utils.reset_ipu_seed(1, device="/device:IPU:1", experimental_identical_replicas=True)
-    first = seed.draw(1)
+    first = seeds.draw(1)
     assert first.identical_replicas
     utils.reset_ipu_seed(-1, "/device:IPU:0")
     utils.reset_ipu_seed(1, "/device:IPU:1")
-    assert seed.draw(1).value == first.value
-    assert seed.draw(0).value != first.value
+    assert seeds.draw(1).value == first.value
+    assert seeds.draw(0).value != first.value
 
 
 @pytest.mark.parametrize("wrong", ["1", 1.5, None])
@@ -124,19 +129,3 @@ def test_initial_values_move_to_the_cpu():
         assert other.op.device == "/device:GPU:0"
     with tf.Graph().as_default():
         utils.move_variable_initialization_to_cpu(graph)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "export_dataset_to_file",
-        "export_inputs_to_file",
-        "export_variables_from_live_session",
-        "export_variables_from_live_model",
-        "import_data_in_live_session",
-        "import_data_in_live_model",
-    ],
-)
-def test_tools_of_the_offline_runner_are_refused(name):
-    with pytest.raises(UnsupportedError, match=rf"ipu\.utils\.{name} is not supported.*tf\.data"):
-        getattr(utils, name)(1, output_filename="x")

@@ -176,6 +176,25 @@ def test_class_weight(target, side_by_side):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("target", ["integers", "column", "one_hot"])
+def test_class_weight_of_a_dataset(target, strategy):
+    rng = np.random.default_rng(0)
+    x, classes = rng.standard_normal((40, 6)).astype("float32"), rng.integers(0, 3, 40)
+    y = {"integers": classes, "column": classes[:, None], "one_hot": np.eye(3, dtype="float32")[classes]}[target]
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(8, drop_remainder=True)
+    weights, losses = {0: 1.0, 1: 5.0}, []
+    for data in ({"x": x, "y": y, "batch_size": 8}, {"x": dataset}):
+        keras.utils.set_random_seed(1)
+        with strategy.scope():
+            model = keras.Sequential([layers.Input((6,)), layers.Dense(3, "softmax")])
+            model.compile("sgd", f"{'' if target == 'one_hot' else 'sparse_'}categorical_crossentropy")
+        losses.append(model.fit(**data, class_weight=weights, shuffle=False, verbose=0).history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-6)
+    weighted = dataset.map(lambda x, y: (x, y, tf.ones(8)))
+    with pytest.raises(ValueError, match="`class_weight` and `sample_weight` at the same time"):
+        model.fit(weighted, class_weight=weights, verbose=0)
+
+
 @pytest.mark.parametrize(("policy", "tolerance"), [("mixed_float16", 1e-3), ("mixed_bfloat16", 1e-2)])
 def test_mixed_precision(policy, tolerance, side_by_side):
     rng = np.random.default_rng(0)

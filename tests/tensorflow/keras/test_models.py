@@ -232,3 +232,22 @@ def test_models_in_a_scope_without_keras_extensions_are_left_alone(strategy):
     with plain.scope():
         model = build()
     assert not hasattr(model, "set_infeed_queue_options")
+
+
+def test_copies_and_pickles_of_a_model_train_on(strategy):
+    import copy
+    import pickle
+
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((16, 4)).astype("float32"), rng.standard_normal((16, 2)).astype("float32")
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        model.compile("adam", "mse", steps_per_execution=2)
+        model.fit(x, y, batch_size=8, verbose=0)
+        copies = [copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+        model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+        for one in copies:
+            assert type(one) is type(model)
+            one.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+            for mine, theirs in zip(model.get_weights(), one.get_weights(), strict=True):
+                np.testing.assert_allclose(theirs, mine, rtol=1e-6)

@@ -190,3 +190,17 @@ def test_recomputation_modes_belong_to_schedules(schedule, mode, works):
 def test_sharded_optimizer_state_needs_offloading():
     with pytest.raises(ValueError, match="optimizer state must be offloaded"):
         fit(2, 8, 4, pipelined(replicated_optimizer_state_sharding=True, offload_weight_update_variables=False))
+
+
+def test_a_layer_in_stages_on_two_ipus_is_refused():
+    def shared():
+        x = keras.Input((6,))
+        layer = keras.layers.Dense(6)
+        with ipu.keras.PipelineStage(0):
+            h = layer(x)
+        with ipu.keras.PipelineStage(1):
+            return keras.Model(x, keras.layers.Dense(3)(layer(h)))
+
+    with pytest.raises(tf.errors.UnimplementedError, match="variables cannot be shared across IPUs"):
+        fit(2, 8, 8, lambda m: m.set_pipelining_options(8), shared)
+    fit(2, 8, 8, lambda m: m.set_pipelining_options(8, device_mapping=[1, 1]), shared)

@@ -168,6 +168,64 @@ def test_an_operation_that_cannot_be_compiled(kind, strategy):
         model = keras.Model(inputs, layers.Dense(2)(outputs))
         model.compile("sgd", "mse")
     before = model.get_weights()
-    with pytest.raises(UnsupportedError, match=r"(?s)culprit"):
+    with pytest.raises(UnsupportedError, match=r"(?s)culprit") as refused:
         model.fit(X, Y, batch_size=8, verbose=0)
+    # What programs of TensorFlow catch.
+    assert isinstance(refused.value, tf.errors.UnimplementedError)
     np.testing.assert_array_equal(before[0], model.get_weights()[0])
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "8", True])
+@pytest.mark.parametrize("argument", ["batch_size", "steps_per_epoch", "validation_steps", "validation_batch_size"])
+def test_sizes_and_steps_must_be_positive_integers(argument, value, strategy):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse")
+        with pytest.raises(ValueError, match=f"{argument} must be a positive integer. Received: {argument}={value!r}"):
+            model.fit(np.zeros((8, 4), "float32"), np.zeros((8, 2), "float32"), **{"batch_size": 4, argument: value})
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, "8"])
+def test_steps_per_execution_must_be_a_positive_integer(value, strategy):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+        with pytest.raises(ValueError, match=f"steps_per_execution must be a positive integer. .*={value!r}"):
+            model.compile("sgd", "mse", steps_per_execution=value)
+
+
+def model_of(*parts):
+    model = keras.Sequential([keras.Input((5,)), *parts])
+    model.compile("sgd", "mse")
+    return model
+
+
+def test_calls_inside_a_function_are_refused(strategy):
+    with strategy.scope():
+        model = model_of(layers.Dense(2))
+        for call in (lambda: model.fit(X, Y, batch_size=8), lambda: model.predict(X, batch_size=8)):
+            with pytest.raises(RuntimeError, match=r"inside a `tf\.function`"):
+                tf.function(call)()
+
+
+def test_infinite_data_needs_steps(strategy):
+    with strategy.scope():
+        model = model_of(layers.Dense(2))
+        with pytest.raises(ValueError, match="specify a `steps_per_epoch` value"):
+            model.fit(BATCHED.repeat())
+        with pytest.raises(ValueError, match="you must specify the number of steps to run"):
+            model.evaluate(BATCHED.repeat())
+
+
+def test_a_model_that_is_not_compiled_neither_trains_nor_evaluates(strategy):
+    with strategy.scope():
+        model = keras.Sequential([keras.Input((5,)), layers.Dense(2)])
+        for call in (model.fit, model.evaluate):
+            with pytest.raises(RuntimeError, match="You must compile your model before training/testing"):
+                call(X, Y, batch_size=8)
+
+
+def test_a_loss_that_depends_on_no_weight_is_refused(strategy):
+    with strategy.scope():
+        model = model_of(layers.Dense(2), layers.Lambda(tf.stop_gradient))
+        with pytest.raises(ValueError, match="No gradients provided for any variable"):
+            model.fit(X, Y, batch_size=8, verbose=0)

@@ -239,7 +239,8 @@ def test_residual_network(side_by_side):
             x = layers.Add()([x, y])
         return keras.Model(image, layers.Dense(5)(layers.GlobalAveragePooling2D()(x)))
 
-    side_by_side(build, (noise(8, 8, 2), labels(5)), by_class(momentum))
+    # Rounding grows through residual blocks, on some processors to a little more than elsewhere.
+    side_by_side(build, (noise(8, 8, 2), labels(5)), by_class(momentum), tolerance=2e-5)
 
 
 def test_one_dimensional_convolutions(side_by_side):

@@ -169,6 +169,7 @@ def test_callbacks(strategy, tmp_path):
     assert (tmp_path / "w.h5").exists() and "lr" in (tmp_path / "log.csv").read_text()
 
 
+@pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file:UserWarning")
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved_model"])
 def test_save_and_load(name, strategy, tmp_path):
     with strategy.scope():
@@ -269,3 +270,194 @@ def test_training_loop_of_the_users_own(strategy):
 
         losses = [float(strategy.run(step, (X[:8], Y[:8]))) for _ in range(10)]
     assert losses[-1] < losses[0]
+
+
+def test_evaluate_without_metrics_returns_the_loss(strategy):
+    stock, model = twins(strategy, mlp, lambda: {"loss": "mse"})
+    received = model.evaluate(X, Y, batch_size=8, verbose=0)
+    np.testing.assert_allclose(received, stock.evaluate(X, Y, batch_size=8, verbose=0), rtol=1e-5)
+    assert np.ndim(received) == 0
+
+
+class Layered(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.dense = layers.Dense(2)
+
+    def call(self, x):
+        return self.dense(x)
+
+
+def test_a_subclassed_model_that_is_not_built_has_no_weights(strategy):
+    with strategy.scope():
+        model = Layered()
+    assert (model.weights, model.trainable_weights, model.variables) == ([], [], [])
+
+
+class FirstUsedInScope(keras.Model):
+    pass
+
+
+def test_names_and_classes_of_models_are_those_of_stock_keras(strategy):
+    def made():
+        keras.backend.clear_session()
+        with strategy.scope() if inside else tf.init_scope():
+            x = keras.Input((6,))
+            models = [keras.Model(x, layers.Dense(2)(x)), keras.Model(x, layers.Dense(2)(x)), Layered(), mlp()]
+            own = FirstUsedInScope(x, layers.Dense(2)(x))
+            by_name = FirstUsedInScope(inputs=x, outputs=layers.Dense(2)(x), name="mine")
+        return [(m.name, type(m).__name__, m.get_config()["name"] if m is not models[2] else None)
+                for m in (*models, own, by_name)]  # fmt: skip
+
+    inside = True
+    received = made()
+    inside = False
+    assert received == made()
+    assert [name for name, *_ in received[:2]] == ["model", "model_1"]
+
+
+def test_an_optimizer_of_tensorflow_1_trains_as_it_does_in_stock_keras(strategy):
+    for optimizer in (lambda: tf.compat.v1.train.AdamOptimizer(0.01, epsilon=1e-3),
+                      lambda: tf.compat.v1.train.MomentumOptimizer(0.05, 0.9)):  # fmt: skip
+        side_by_side(strategy, mlp, (X, Y), lambda o=optimizer: {"optimizer": o(), "loss": "mse"}, epochs=2)
+
+
+def test_lists_are_data(strategy):
+    side_by_side(strategy, mlp, (X.tolist(), Y.tolist()), lambda: {"optimizer": "sgd", "loss": "mse"})
+
+
+def test_steps_per_epoch_gives_arrays_their_batch_size(strategy):
+    stock, model = twins(strategy, mlp, lambda: {"optimizer": "sgd", "loss": "mse"}, per_execution=2)
+    logs = [m.fit(X, Y, steps_per_epoch=4, shuffle=False, verbose=0).history["loss"] for m in (stock, model)]
+    np.testing.assert_allclose(logs[1], logs[0], rtol=1e-5)
+    agree(stock, model)
+
+
+def test_tensorboard_writes_what_it_writes_for_stock_keras(strategy, tmp_path):
+    seen = []
+    for number, model in enumerate(twins(strategy, mlp, lambda: {"optimizer": "sgd", "loss": "mse"})):
+        folder = tmp_path / str(number)
+        board = keras.callbacks.TensorBoard(folder, write_steps_per_second=True)
+        model.fit(X, Y, batch_size=8, verbose=0, callbacks=[board])
+        tags = set()
+        for file in folder.rglob("events*"):
+            for record in tf.data.TFRecordDataset(str(file)):
+                event = tf.compat.v1.Event.FromString(record.numpy())
+                tags |= {v.tag for v in event.summary.value} | ({"graph"} if event.HasField("graph_def") else set())
+        seen.append(tags)
+    assert seen[0] == seen[1] and "graph" in seen[1]
+
+
+WRAPPERS = {
+    "CrossReplicaOptimizer": ((), 1),
+    "MapGradientOptimizer": ((lambda gradient, value: 2 * gradient,), 1),
+    "GradientAccumulationOptimizer": ((5,), 5),
+}
+
+
+@pytest.mark.parametrize("inner", [lambda: keras.optimizers.SGD(0.05), lambda: legacy.SGD(0.05, momentum=0.9)],
+                         ids=["current", "legacy"])  # fmt: skip
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_optimizers_of_keras_ipu_wrap_those_of_keras_2(name, inner, strategy):
+    arguments, calls = WRAPPERS[name]
+    stock, model = twins(strategy, mlp, lambda: {"optimizer": inner(), "loss": "mse"})
+    with strategy.scope():
+        wrapped = getattr(keras.ipu.optimizers, name)(inner(), *arguments)
+        model.compile(wrapped, "mse", steps_per_execution=5)
+    model.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
+    assert int(wrapped.iterations) == 10 // calls
+    if name == "CrossReplicaOptimizer":
+        stock.fit(X, Y, batch_size=8, shuffle=False, verbose=0)
+        agree(stock, model)
+
+
+def test_layers_of_keras_ipu_wrap_those_of_keras_2(strategy):
+    def gradients():
+        dense, out = layers.Dense(4, "tanh", kernel_initializer="ones"), layers.Dense(2, kernel_initializer="ones")
+        model = keras.Sequential([
+            layers.InputLayer((6,)), keras.ipu.layers.CaptureActivationGradients(dense, "a"),
+            keras.ipu.layers.CaptureUpstreamGradients(out, "b"), layers.Dropout(0.5),
+        ])  # fmt: skip
+        from tensorflow.python.ipu.eager import backprop
+
+        with backprop.GradientCaptureTape() as tape:
+            loss = tf.reduce_sum(model(X[:8]) ** 2)
+        tape.gradient(loss, model.trainable_variables)
+        return {name: value[0].numpy() for name, value in tape.captured_gradients.items()}
+
+    h = np.tanh(X[:8] @ np.ones((6, 4)))
+    upstream = 2 * (h @ np.ones((4, 2)))
+    seen = gradients()
+    np.testing.assert_allclose(seen["b"], upstream, rtol=1e-4)
+    np.testing.assert_allclose(seen["a_activation"], upstream @ np.ones((2, 4)) * (1 - h**2), rtol=1e-3, atol=1e-4)
+
+
+class Staged(keras.Model):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.first, self.last = layers.Dense(4), layers.Dense(2)
+
+    def call(self, x):
+        with keras.ipu.PipelineStage(0):
+            x = self.first(x)
+        with keras.ipu.PipelineStage(1):
+            return self.last(x)
+
+    def get_config(self):
+        return {}
+
+
+@pytest.mark.parametrize("kind", ["subclassed", "sequential"])
+def test_a_model_built_for_one_example_trains_on_batches_in_its_stages(kind):
+    from tensorflow.python import ipu
+
+    def build():
+        if kind == "subclassed":
+            return Staged()
+        return keras.Sequential([layers.Dense(4), layers.Dense(2)])
+
+    x, y = RNG.standard_normal((64, 5, 6)).astype(np.float32), RNG.standard_normal((64, 5, 2)).astype(np.float32)
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 2
+    config.configure_ipu_system()
+    try:
+        with ipu.ipu_strategy.IPUStrategy().scope():
+            model = build()
+            model.build((5, 6))
+            if kind == "sequential":
+                model.set_pipeline_stage_assignment([0, 1])
+            model.compile(keras.optimizers.SGD(0.1), "mse", steps_per_execution=8)
+            model.set_pipelining_options(8, gradient_accumulation_reduction_method="mean")
+            weights = [w.copy() for w in model.get_weights()]
+            model.fit(x, y, batch_size=8, shuffle=False, verbose=0)
+            assert [a.pipeline_stage for a in model.get_pipeline_stage_assignment()] == [0, 1]
+    finally:
+        ipu.config.reset_ipu_configuration()
+    stock = keras.Sequential([layers.Dense(4), layers.Dense(2)])
+    stock.build((None, 5, 6))
+    stock.set_weights(weights)
+    stock.compile(keras.optimizers.SGD(0.1), "mse")
+    stock.fit(x, y, batch_size=64, shuffle=False, verbose=0)
+    agree(stock, model)
+
+
+@pytest.mark.parametrize("name", ["model.keras", "saved_model"])
+def test_a_subclassed_model_with_stages_is_saved_with_them(name, tmp_path):
+    from tensorflow.python import ipu
+
+    config = ipu.config.IPUConfig()
+    config.auto_select_ipus = 2
+    config.configure_ipu_system()
+    try:
+        with ipu.ipu_strategy.IPUStrategy().scope():
+            model = Staged()
+            model.compile("sgd", "mse", steps_per_execution=8)
+            model.set_pipelining_options(8)
+            model.fit(X, Y, batch_size=10, verbose=0)
+            model.save(tmp_path / name)
+            loaded = keras.models.load_model(tmp_path / name, custom_objects={"Staged": Staged})
+            assert [a.pipeline_stage for a in loaded.get_pipeline_stage_assignment()] == [0, 1]
+            for one, other in zip(model.get_weights(), loaded.get_weights(), strict=True):
+                np.testing.assert_array_equal(one, other)
+    finally:
+        ipu.config.reset_ipu_configuration()

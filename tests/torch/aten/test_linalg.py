@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from tests.torch.test_capture import check
+from tests.torch.capture.test_module import check
 
 
 class Products(nn.Module):
@@ -34,6 +34,29 @@ class Products(nn.Module):
 def test_products():
     torch.manual_seed(0)
     check(Products(), torch.randn(2, 3, 3), atol=2e-4)
+
+
+class Blends(nn.Module):
+    """Every product that is added to a tensor, with one of the two multiplied by zero and full of NaN."""
+
+    def forward(self, x, a):
+        nothing, v = torch.full_like(x, torch.nan), x[0, 0]
+        row = nothing[0, 0]
+        return [
+            torch.addmm(x[0], nothing[0], nothing[1], alpha=0),
+            torch.addmm(nothing[0], x[0], a[0], beta=0),
+            torch.addmv(v, nothing[0], row, alpha=0),
+            torch.addmv(row, a[0], v, beta=0),
+            torch.addbmm(x[0], nothing, nothing, alpha=0, beta=2),
+            torch.addbmm(nothing[0], x, a, beta=0),
+            torch.baddbmm(nothing, x, a, beta=0),
+            torch.addr(nothing[0], v, v, beta=0),
+        ]
+
+
+def test_what_a_blend_multiplies_by_zero_is_left_out_even_when_it_is_nan():
+    torch.manual_seed(0)
+    check(Blends(), torch.randn(2, 3, 3), torch.randn(2, 3, 3))
 
 
 class Systems(nn.Module):

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.torch.aten.compare import assert_like_torch
-from tests.torch.test_capture import check
+from tests.torch.capture.test_module import check
 
 
 @pytest.mark.parametrize("train", [True, False])

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.torch.aten.compare import assert_like_torch
-from tests.torch.test_capture import check
+from tests.torch.capture.test_module import check
 
 CASES = [
     ("nearest", (2, 2, 5), {"scale_factor": 2.0}),

@@ -11,6 +11,26 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[3]
 
 
+UNGUARDED = """
+import sys, torch, poptorch
+
+data = torch.utils.data.TensorDataset(torch.arange(8.0))
+start = {"sharing_strategy": poptorch.SharingStrategy[sys.argv[1]]}
+loader = poptorch.DataLoader(poptorch.Options(), data, mode=poptorch.DataLoaderMode.Async, async_options=start)
+print(len(list(loader)))
+"""
+
+
+@pytest.mark.parametrize("strategy", ["ForkServer", "SharedMemory"])
+def test_a_program_without_a_guard_is_told_what_to_add(strategy, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run([sys.executable, str(script), strategy], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith("openipu: ") and done.stderr.count('if __name__ == "__main__":') == 1
+    assert len(done.stderr.splitlines()) < 20
+
+
 def left(pids, patience):
     """The processes of `pids` that are still running after `patience` seconds."""
     deadline = time.monotonic() + patience

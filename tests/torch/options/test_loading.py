@@ -60,7 +60,7 @@ def test_a_file_lists_calls(tmp_path):
     assert (options.replication_factor, options.output_return_period) == (2, 2)
     assert options._Popart.options["hardwareInstrumentations"] == ["a", "b"]
     assert options.TensorLocations.location_weight == {"onChip": 0}
-    assert options._execution_strategy.place("b", None).ipu == 1
+    assert options._execution_strategy.placement("b", None).ipu == 1
 
 
 def test_later_files_override_only_what_they_set(tmp_path):
@@ -70,7 +70,9 @@ def test_later_files_override_only_what_they_set(tmp_path):
 
 
 def test_a_syntax_error_names_the_line(tmp_path):
-    with pytest.raises(poptorch.ConfigFileError, match=r"(?s)^SyntaxError at line 2 of my.conf: .*\n> deviceIter\(1$"):
+    with pytest.raises(
+        poptorch.ConfigFileError, match=r"(?s)^SyntaxError at line 2 of my.conf: .*\n> options.deviceIter\(1$"
+    ):
         load(tmp_path, "# not counted\n\nreplicationFactor(2)\ndeviceIter(1\n")
 
 

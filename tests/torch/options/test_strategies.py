@@ -8,7 +8,7 @@ from openipu.torch.options import Placement
 
 def places(strategy, *blocks):
     strategy.onStartTracing()
-    return [strategy.place(*block) for block in blocks]
+    return [strategy.placement(*block) for block in blocks]
 
 
 def test_without_arguments_the_stage_is_the_ipu():
@@ -35,7 +35,7 @@ def test_explicit_stages():
     with pytest.raises(AssertionError, match="Unknown block x"):
         strategy.stage("x")
     with pytest.raises(AssertionError, match=r"Unknown Block 'x' list of expected Blocks: \['a', 'b', 'c', 'd', 'e'\]"):
-        strategy.place("x", 0)
+        strategy.placement("x", 0)
     with pytest.raises(AssertionError, match="b associated with more than one stage"):
         poptorch.PipelinedExecution(poptorch.Stage("a", "b"), "b")
     with pytest.raises(AssertionError, match="Block IDs are supposed to be strings but got 1"):
@@ -65,7 +65,7 @@ def test_parallel_phases_alternate_between_even_and_odd_ipus():
     assert strategy.backendOptions()["tensors_liveness"] == poptorch.Liveness.OffChipAfterFwd
     assert places(strategy, ("a", 0), ("b", 3))[1].ipu == 3
     with pytest.raises(AssertionError, match="even phases must run on even IPUs and odd phases on odd IPUs"):
-        strategy.place("b", 2)
+        strategy.placement("b", 2)
 
 
 def test_the_strategy_of_options_is_checked():

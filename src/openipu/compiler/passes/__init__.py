@@ -3,23 +3,29 @@
 `optimise` is applied to a finished step: after differentiation, before `vmap` over replicas and `scan` over
 device iterations. On CPU it does, in this order:
 
-1. `inline` opens nested calls, so that the rules below see one flat program;
+1. `inline` opens nested calls, so that the rules below see one flat program; calls that a native kernel takes stay;
 2. `dead` drops equations whose results nobody reads (a captured gradient always has some);
-3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`), which
-   replace an equation XLA's CPU backend runs slowly by ones it runs fast, and *layout rules* (`layout`, `shapes`),
-   which carry the kernels' dimension order (batch innermost) through the equations between them, so that nothing is
-   transposed there;
+3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`,
+   `native_recurrent`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast, and *layout
+   rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the equations
+   between them, so that nothing is transposed there;
 4. `dead` again, for what the rewriting left over.
 
 The kernels and the layout are one walk because they decide each other: a convolution takes the order its input
 happens to be stored in, and determines the order of what follows. The rewritten step is not meant to be
 differentiated: custom derivative rules are opened by step 1.
+
+`finish` is applied to a whole execution, when lanes and loops are in it: large products go to native kernels.
 """
 
-import jax
-from jax.extend.core import ClosedJaxpr
+from collections.abc import Callable
+from typing import Any
 
-from openipu.compiler.passes import dead, inline, rewriter
+import jax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from openipu.compiler import native
+from openipu.compiler.passes import dead, inline, native_product, native_recurrent, rewriter
 
 
 def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu") -> ClosedJaxpr:
@@ -33,6 +39,26 @@ def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu") -> ClosedJaxpr:
         return closed_jaxpr
     # A captured step may hold 64-bit values; tracing replacements for it must not narrow them.
     with jax.enable_x64(True):
-        for run in (inline.run, dead.run, rewriter.run, dead.run):
+        closed_jaxpr = inline.run(closed_jaxpr, native_recurrent.takes)
+        for run in (dead.run, rewriter.run, dead.run):
             closed_jaxpr = run(closed_jaxpr)
     return closed_jaxpr
+
+
+def finish(execution: Callable, arguments: tuple, platform: str = "cpu") -> Callable:
+    """An execution on one device with its large products by native kernels, where there are any.
+
+    Args:
+      execution: a finished one: with all lanes and loops.
+      arguments: what it takes, as shapes.
+      platform: as of `optimise`.
+    """
+    if platform != "cpu" or native.library() is None:
+        return execution
+    closed, shape = jax.make_jaxpr(execution, return_shape=True)(*arguments)
+    compute, structure = jaxpr_as_fun(native_product.run(closed)), jax.tree.structure(shape)
+
+    def finished(*given: Any) -> Any:
+        return jax.tree.unflatten(structure, compute(*jax.tree.leaves(given)))
+
+    return finished

@@ -1,4 +1,4 @@
-"""Convolutions as copied patches and matrix products, each kind in the form that costs least."""
+"""Convolutions as copied patches and matrix products, or as native kernels: each in the form that costs least."""
 
 import math
 from typing import TYPE_CHECKING
@@ -8,6 +8,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
+from openipu.compiler.passes import native_convolution
+from openipu.compiler.passes.jaxprs import aval_of
 from openipu.compiler.passes.kernels import COPY, FORMS, Gather, Geometry
 from openipu.compiler.passes.layout import Order, Stored
 
@@ -22,13 +24,16 @@ _MOST_PATCH_BYTES = 1 << 29
 
 def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     lhs, rhs = eqn.invars
-    out = eqn.outvars[0].aval
-    if not (jnp.issubdtype(lhs.aval.dtype, jnp.floating) and jnp.issubdtype(out.dtype, jnp.floating)):
+    out = aval_of(eqn.outvars[0])
+    if not (jnp.issubdtype(aval_of(lhs).dtype, jnp.floating) and jnp.issubdtype(out.dtype, jnp.floating)):
         return None
-    if 0 in (*lhs.aval.shape, *rhs.aval.shape, *out.shape) or lhs.aval.dtype != rhs.aval.dtype:
+    if 0 in (*aval_of(lhs).shape, *aval_of(rhs).shape, *out.shape) or aval_of(lhs).dtype != aval_of(rhs).dtype:
         return None
     geometry = _geometry(eqn)
     form = min(FORMS, key=lambda form: _cost(rewriter, eqn, form, geometry))
+    call = min(native_convolution.calls(rewriter, eqn), key=lambda call: call.cost(rewriter), default=None)
+    if call is not None and call.cost(rewriter) < _cost(rewriter, eqn, form, geometry):
+        return call.emit(rewriter)
     if math.isinf(form.cost(geometry)) or form.patch_elements(geometry) * 4 > _MOST_PATCH_BYTES:
         return None
     batch_inner = _batch_inner(form, geometry)
@@ -67,8 +72,8 @@ def _cost(rewriter: "Rewriter", eqn: JaxprEqn, form: Gather, geometry: Geometry)
 
 def _geometry(eqn: JaxprEqn) -> Geometry:
     params, numbers = eqn.params, eqn.params["dimension_numbers"]
-    lhs, rhs = (atom.aval.shape for atom in eqn.invars)
-    out = eqn.outvars[0].aval.shape
+    lhs, rhs = (aval_of(atom).shape for atom in eqn.invars)
+    out = aval_of(eqn.outvars[0]).shape
     batch_groups, feature_groups = params["batch_group_count"], params["feature_group_count"]
     return Geometry(
         groups=batch_groups * feature_groups,

@@ -1,11 +1,14 @@
 """Open nested calls (`jit`, custom derivative rules, closed calls) so that other passes see one flat program."""
 
+from collections.abc import Callable
+
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes.jaxprs import Atom, fresh, has_subjaxprs, map_subjaxprs, read, with_equations
+from openipu.compiler.passes.jaxprs import Atom, has_subjaxprs, map_subjaxprs, read, with_equations
+from openipu.jax_boundary import fresh
 
 # The parameter that holds the body, for every primitive whose meaning is just "run the body".
-_BODY = {
+BODY = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
     "closed_call": "call_jaxpr",
@@ -15,8 +18,13 @@ _BODY = {
 }
 
 
-def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
-    """Returns the jaxpr with calls replaced by their bodies, also inside loops and branches."""
+def run(closed_jaxpr: ClosedJaxpr, keep: Callable[[JaxprEqn], bool] = lambda eqn: False) -> ClosedJaxpr:
+    """Returns the jaxpr with calls replaced by their bodies, also inside loops and branches.
+
+    Args:
+      closed_jaxpr: what to open.
+      keep: whether a call stays as it is.
+    """
     jaxpr = closed_jaxpr.jaxpr
     equations: list[JaxprEqn] = []
     constvars, consts = list(jaxpr.constvars), list(closed_jaxpr.consts)
@@ -25,7 +33,7 @@ def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
     def splice(eqns: list[JaxprEqn], env: dict[Var, Atom], rename: bool) -> None:
         for eqn in eqns:
             invars = [read(env, atom) for atom in eqn.invars]
-            body = _body(eqn)
+            body = None if keep(eqn) else _body(eqn)
             if body is not None:
                 inner: dict[Var, Atom] = dict(zip(body.jaxpr.invars, invars, strict=True))
                 for var, value in zip(body.jaxpr.constvars, body.consts, strict=True):
@@ -38,7 +46,9 @@ def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
                 continue
             outvars = [fresh(var.aval) for var in eqn.outvars] if rename else list(eqn.outvars)
             env.update(zip(eqn.outvars, outvars, strict=True))
-            params = map_subjaxprs(eqn.params, run) if has_subjaxprs(eqn.params) else eqn.params
+            params = eqn.params
+            if has_subjaxprs(params):
+                params = map_subjaxprs(params, lambda inner: run(inner, keep))
             equations.append(eqn.replace(invars=invars, outvars=outvars, params=params))
 
     splice(jaxpr.eqns, env, rename=False)
@@ -48,7 +58,7 @@ def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
 
 def _body(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """Returns the body of a call that may be opened, else None."""
-    name = _BODY.get(eqn.primitive.name)
+    name = BODY.get(eqn.primitive.name)
     if name is None or eqn.effects:
         return None
     body = eqn.params.get(name)

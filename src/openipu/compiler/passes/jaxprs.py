@@ -3,16 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jax._src.core import Var as _Var
-from jax.core import AbstractValue
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 Atom = Var | Literal
 
 
-def fresh(aval: AbstractValue) -> Var:
-    """Returns a new variable; `jax.extend` exports the class but not a stable way to make one."""
-    return _Var(aval)
+def aval_of(atom: Any) -> ShapedArray:
+    """The type of an array in a jaxpr; every value in our programs is one."""
+    return atom.aval
 
 
 def read(env: Mapping[Var, Atom], atom: Atom) -> Atom:

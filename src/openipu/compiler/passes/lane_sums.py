@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
+from openipu.compiler.native import convolution
 from openipu.compiler.passes import dead
-from openipu.compiler.passes.jaxprs import with_equations
+from openipu.compiler.passes.jaxprs import aval_of, with_equations
 
 
 def summed(mapped: ClosedJaxpr, sums: list[bool]) -> Callable[..., list[jax.Array]]:
@@ -76,7 +77,7 @@ def _transpose(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: li
 
 
 def _reshape(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: list[Var]):  # noqa: ANN202
-    before, after = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    before, after = aval_of(eqn.invars[0]).shape, aval_of(eqn.outvars[0]).shape
     # Only where the summed axis leads on both sides does it survive as an axis of its own.
     if axis or not before or before[0] != after[0] or eqn.params.get("dimensions") is not None:
         return None
@@ -98,8 +99,22 @@ def _dot_general(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: 
     return lambda values: lax.dot_general(values[left], values[right], numbers, **given)
 
 
+def _weight_gradient(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: list[Var]):  # noqa: ANN202
+    left, right = eqn.invars
+    lanes, layer = eqn.params["lanes"], eqn.params["layer"]
+    if axis or not lanes or isinstance(left, Literal) or isinstance(right, Literal):
+        return None
+    wanted.extend((left, right))
+    return lambda values: convolution.summed_over_lanes(values[left], values[right], layer, lanes)
+
+
 def _without(items: tuple, index: int) -> tuple:
     return (*items[:index], *items[index + 1 :])
 
 
-_RULES: dict[str, Callable] = {"transpose": _transpose, "reshape": _reshape, "dot_general": _dot_general}
+_RULES: dict[str, Callable] = {
+    "transpose": _transpose,
+    "reshape": _reshape,
+    "dot_general": _dot_general,
+    convolution.PRIMITIVES[convolution.Kind.WEIGHT_GRADIENT].name: _weight_gradient,
+}

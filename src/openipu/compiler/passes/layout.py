@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from openipu.compiler.passes.jaxprs import Atom
+from openipu.compiler.passes.jaxprs import Atom, aval_of
 
 Order = tuple[int, ...]
 
@@ -33,12 +33,12 @@ class Stored:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape the program sees."""
-        return tuple(self.atom.aval.shape[p] for p in self.position)
+        return tuple(aval_of(self.atom).shape[p] for p in self.position)
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return math.prod(self.atom.aval.shape)
+        return math.prod(aval_of(self.atom).shape)
 
 
 def identity(rank: int) -> Order:

@@ -1,4 +1,4 @@
-"""Pooling and its gradients as slices, comparisons and reductions instead of window loops."""
+"""Pooling and its gradients as slices, comparisons and reductions instead of window loops, or as a native kernel."""
 
 import itertools
 import math
@@ -11,6 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
+from openipu.compiler.native.pooling import Side
+from openipu.compiler.passes import native_pooling
+from openipu.compiler.passes.jaxprs import aval_of
 from openipu.compiler.passes.layout import Stored
 
 if TYPE_CHECKING:
@@ -50,11 +53,11 @@ def _reduce_window(combine: Callable, reduce: Callable, neutral: Callable) -> Ca
         columns = zip(*(eqn.params[name] for name in names), strict=True)
         sides = [_Side(size, stride, low, high, base, dil) for size, stride, (low, high), base, dil in columns]
         lengths = source.shape
-        if 0 in lengths or 0 in eqn.outvars[0].aval.shape:
+        if 0 in lengths or 0 in aval_of(eqn.outvars[0]).shape:
             return None
         if any(side.size > _LONGEST_SIDE and side.windows(n) > 1 for side, n in zip(sides, lengths, strict=True)):
             return None
-        dtype = eqn.outvars[0].aval.dtype
+        dtype = aval_of(eqn.outvars[0]).dtype
 
         def pool(x: jax.Array) -> jax.Array:
             # Half-precision sums would otherwise round once for each dimension.
@@ -139,12 +142,18 @@ def _zero(dtype: jnp.dtype) -> jax.Array:
 def _select_and_scatter_add(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     gradient, operand = eqn.invars
     sizes, strides, padding = (eqn.params[name] for name in ("window_dimensions", "window_strides", "padding"))
-    if math.prod(sizes) > _LARGEST_WINDOW or 0 in operand.aval.shape or 0 in gradient.aval.shape:
+    if math.prod(sizes) > _LARGEST_WINDOW or 0 in aval_of(operand).shape or 0 in aval_of(gradient).shape:
         return None
     if eqn.params["select_prim"].name not in ("ge", "le"):
         return None
     stored = rewriter.stored(operand)
     ascending = eqn.params["select_prim"].name == "ge"
+    if ascending:
+        columns = zip(aval_of(operand).shape, aval_of(gradient).shape, sizes, strides, padding, strict=True)
+        sides = [Side(n, count, size, stride, low) for n, count, size, stride, (low, _) in columns]
+        called = native_pooling.maximum_gradient(rewriter, gradient, operand, sides)
+        if called is not None:
+            return called
     source = rewriter.ordered(gradient, stored.order)
 
     def scatter(source: jax.Array, operand: jax.Array) -> jax.Array:

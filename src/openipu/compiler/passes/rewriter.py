@@ -7,14 +7,15 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes import convolution, pooling, shapes
-from openipu.compiler.passes.jaxprs import Atom, fresh, has_subjaxprs, map_subjaxprs, read, with_equations
+from openipu.compiler.passes import convolution, native_recurrent, pooling, shapes
+from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, read, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
+from openipu.jax_boundary import fresh
 
 Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
 
 # A rule returns how the equation's results are stored after emitting what computes them, or None to leave it alone.
-_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES}
+_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **native_recurrent.RULES}
 
 
 def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
@@ -33,6 +34,7 @@ class Rewriter:
         self._stored: dict[Var, Stored] = {}
         self._broadcasts: dict[Var, JaxprEqn] = {}
         self._ordered: dict[tuple[Var, Order], Atom] = {}
+        self._makers = {var: eqn for eqn in closed_jaxpr.jaxpr.eqns for var in eqn.outvars}
 
     def run(self) -> ClosedJaxpr:
         """Walks all equations and returns the new jaxpr."""
@@ -52,11 +54,15 @@ class Rewriter:
         """Returns how a value of the program is stored."""
         if isinstance(atom, Var) and atom in self._stored:
             return self._stored[atom]
-        return Stored(atom, identity(len(atom.aval.shape)))
+        return Stored(atom, identity(len(aval_of(atom).shape)))
+
+    def maker(self, atom: Atom) -> JaxprEqn | None:
+        """Returns the program's equation that makes a value; None for an argument or a constant."""
+        return None if isinstance(atom, Literal) else self._makers.get(atom)
 
     def plain(self, atom: Atom) -> Atom:
         """Returns a program value stored as the program says."""
-        return self.ordered(atom, identity(len(atom.aval.shape)))
+        return self.ordered(atom, identity(len(aval_of(atom).shape)))
 
     def ordered(self, atom: Atom, order: Order) -> Atom:
         """Returns a program value stored in `order`, transposing at most once for each order."""
@@ -81,7 +87,7 @@ class Rewriter:
 
     def emit_all(self, function: Callable[..., Any], *atoms: Atom) -> list[Atom]:
         """Adds the equations of `function(*atoms)`, which takes and returns arrays, and returns its results."""
-        avals = [jax.ShapeDtypeStruct(atom.aval.shape, atom.aval.dtype) for atom in atoms]
+        avals = [jax.ShapeDtypeStruct(aval_of(atom).shape, aval_of(atom).dtype) for atom in atoms]
         traced = jax.make_jaxpr(function)(*avals)
         env: dict[Var, Atom] = dict(zip(traced.jaxpr.invars, atoms, strict=True))
         for var, value in zip(traced.jaxpr.constvars, traced.consts, strict=True):
@@ -93,7 +99,7 @@ class Rewriter:
 
     def emit_like(self, eqn: JaxprEqn, invars: Sequence[Atom], order: Order, **params: Any) -> list[Stored]:
         """Adds `eqn` with other inputs and parameters; its one result is stored in `order`."""
-        aval = eqn.outvars[0].aval
+        aval = aval_of(eqn.outvars[0])
         out = fresh(aval.update(shape=tuple(aval.shape[dim] for dim in order)))
         self._equations.append(eqn.replace(invars=list(invars), outvars=[out], params={**eqn.params, **params}))
         return [Stored(out, order)]
@@ -104,7 +110,7 @@ class Rewriter:
 
     def is_broadcast(self, atom: Atom) -> bool:
         """Whether a value can be had in any order for nothing."""
-        return isinstance(atom, Literal) or atom in self._broadcasts or not atom.aval.shape
+        return isinstance(atom, Literal) or atom in self._broadcasts or not aval_of(atom).shape
 
     def _broadcast(self, eqn: JaxprEqn, order: Order) -> Atom:
         position = {dim: number for number, dim in enumerate(order)}

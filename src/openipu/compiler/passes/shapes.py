@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from jax import lax
 from jax.extend.core import JaxprEqn
 
+from openipu.compiler.passes.jaxprs import aval_of
 from openipu.compiler.passes.layout import Order, Stored, drop, identity
 
 if TYPE_CHECKING:
@@ -26,23 +27,23 @@ _ELEMENTWISE = (
 
 
 def _elementwise(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
-    rank = len(eqn.outvars[0].aval.shape)
-    if any(len(atom.aval.shape) not in (rank, 0) for atom in eqn.invars):
+    rank = len(aval_of(eqn.outvars[0]).shape)
+    if any(len(aval_of(atom).shape) not in (rank, 0) for atom in eqn.invars):
         return None
     order = _leading_order(rewriter, eqn)
     if order is None:
         return None
-    invars = [rewriter.ordered(atom, order) if atom.aval.shape else atom for atom in eqn.invars]
+    invars = [rewriter.ordered(atom, order) if aval_of(atom).shape else atom for atom in eqn.invars]
     return rewriter.emit_like(eqn, invars, order)
 
 
 def _leading_order(rewriter: "Rewriter", eqn: JaxprEqn) -> Order | None:
     """Returns the order most inputs of full shape are stored in, or None if that is the program's own."""
     votes: dict[Order, int] = {}
-    shape = eqn.outvars[0].aval.shape
+    shape = aval_of(eqn.outvars[0]).shape
     for atom in eqn.invars:
         # Inputs may have dimensions of size one where others are longer: they are small and follow.
-        if atom.aval.shape == shape and shape and not rewriter.is_broadcast(atom):
+        if aval_of(atom).shape == shape and shape and not rewriter.is_broadcast(atom):
             order = rewriter.stored(atom).order
             # Of two orders the permuted one wins: its value came from a kernel and will meet others like it.
             votes[order] = votes.get(order, 0) + 1 + 8 * rewriter.stored(atom).permuted
@@ -151,7 +152,7 @@ def _reshape(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     source = rewriter.stored(eqn.invars[0])
     if not source.permuted or eqn.params.get("dimensions") is not None:
         return None
-    groups = _reshape_groups(source.shape, eqn.outvars[0].aval.shape)
+    groups = _reshape_groups(source.shape, aval_of(eqn.outvars[0]).shape)
     if groups is None:
         return None
     # Merged dimensions must lie side by side; each group goes where its largest member is stored now.
@@ -166,7 +167,7 @@ def _reshape(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     if before != source.order:
         # Something has to be transposed here, so let it be the end of the kernel's order.
         return None
-    shape = tuple(eqn.outvars[0].aval.shape[dim] for dim in after)
+    shape = tuple(aval_of(eqn.outvars[0]).shape[dim] for dim in after)
     return [Stored(rewriter.emit(lambda x: lax.reshape(x, shape), source.atom), after)]
 
 

@@ -22,11 +22,14 @@ _OPS = (
     "rand_ops",
     "reduce_scatter_op",
     "replication_ops",
+    "rnn_ops",
     "slicing_ops",
     "statistics_ops",
+    "summary_ops",
     "within_replica_ops",
 )
 _OPTIMIZERS = (
+    "automatic_loss_scaling_optimizer",
     "cross_replica_optimizer",
     "gradient_accumulation_optimizer",
     "ipu_optimizer",
@@ -37,8 +40,10 @@ _MODULES = (
     "config",
     "data",
     "dataset_benchmark",
+    "distributed",
     "eager",
     "gradient_accumulation",
+    "horovod",
     "ipu_compiler",
     "ipu_estimator",
     "ipu_infeed_queue",
@@ -55,17 +60,19 @@ _MODULES = (
     "scopes",
     "serving",
     "sharding",
+    "sharding_utils",
     "utils",
     "vertex_edsl",
 )
 
-# Lazy, because the core of the front end imports `config` from here while it is itself being imported.
+# Lazy: a program waits only for the modules that it uses.
 __getattr__, __dir__ = lazy(
     __name__,
     {
         **{name: name for name in _MODULES},
         **{name: f"ops.{name}" for name in _OPS},
         **{name: f"optimizers.{name}" for name in _OPTIMIZERS},
+        "layers": "keras.layers",
         "outlined_function": "ops.functional_ops:outlined_function",
         "popfloat_cast_to_gfloat": "ops.experimental.popfloat_cast_to_gfloat",
     },

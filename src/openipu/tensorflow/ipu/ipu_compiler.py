@@ -1,5 +1,5 @@
-"""Compilation of functions in graphs of TensorFlow 1: every name is refused when used, as `refused.TABLE` says."""
+"""Compilation of functions in graphs of TensorFlow 1, under the path IPU programs know."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.v1.compiler import compile
 
-globals().update(refused.declare(__name__))
+__all__ = ["compile"]

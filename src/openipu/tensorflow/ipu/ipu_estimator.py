@@ -1,5 +1,6 @@
-"""Estimators: every name is refused when used, as `refused.TABLE` says."""
+"""Estimators."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.estimators.estimator import IPUEstimator
+from openipu.tensorflow.estimators.specs import IPUEstimatorSpec
 
-globals().update(refused.declare(__name__))
+__all__ = ["IPUEstimator", "IPUEstimatorSpec"]

@@ -1,5 +1,6 @@
-"""Feeds to the device: every name is refused when used, as `refused.TABLE` says."""
+"""Feeds to the device, under the path IPU programs know."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.feeds.infeed import IPUInfeedQueue
+from openipu.tensorflow.feeds.iterators import IPUIterator, IPUOwnedIterator
 
-globals().update(refused.declare(__name__))
+__all__ = ["IPUInfeedQueue", "IPUIterator", "IPUOwnedIterator"]

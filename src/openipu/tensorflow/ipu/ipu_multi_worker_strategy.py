@@ -1,6 +1,16 @@
-"""The strategy for several workers: every name is refused when used, as `refused.TABLE` says."""
+"""The strategy for the workers of a TensorFlow cluster."""
 
+from openipu.tensorflow.executor.distributed import IPUMultiWorkerExtendedV1, IPUMultiWorkerStrategyV1
 from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.keras import extended_classes as _extended_classes  # noqa: F401  (extends models in scope)
 
 globals().update(refused.declare(__name__))
-IPUMultiWorkerStrategy = globals()["IPUMultiWorkerStrategyV1"]
+IPUMultiWorkerExtended = IPUMultiWorkerExtendedV1
+IPUMultiWorkerStrategy = IPUMultiWorkerStrategyV1
+
+__all__ = [
+    "IPUMultiWorkerExtended",
+    "IPUMultiWorkerExtendedV1",
+    "IPUMultiWorkerStrategy",
+    "IPUMultiWorkerStrategyV1",
+]

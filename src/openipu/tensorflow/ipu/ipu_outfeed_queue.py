@@ -1,14 +1,10 @@
-"""Feeds from the device: the modes exist, the queues are refused when made, as `refused.TABLE` says."""
+"""Feeds from the device, under the path IPU programs know."""
 
-import enum
+from openipu.tensorflow.feeds.outfeed import (
+    IPUOutfeedMode,
+    IPUOutfeedQueue,
+    IPUOutfeedQueueIterator,
+    ScopedIPUOutfeedQueue,
+)
 
-from openipu.tensorflow.ipu import refused
-
-globals().update(refused.declare(__name__))
-
-
-class IPUOutfeedMode(enum.Enum):
-    """Which of the enqueued values the host receives."""
-
-    ALL = "all"
-    LAST = "get_last"
+__all__ = ["IPUOutfeedMode", "IPUOutfeedQueue", "IPUOutfeedQueueIterator", "ScopedIPUOutfeedQueue"]

@@ -1,5 +1,5 @@
-"""Estimators of pipelined models: every name is refused when used, as `refused.TABLE` says."""
+"""Estimators of pipelined models."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.estimators.pipeline_estimator import IPUPipelineEstimator, IPUPipelineEstimatorSpec
 
-globals().update(refused.declare(__name__))
+__all__ = ["IPUPipelineEstimator", "IPUPipelineEstimatorSpec"]

@@ -1,5 +1,5 @@
-"""The configuration of estimators: every name is refused when used, as `refused.TABLE` says."""
+"""The configuration of estimators."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.estimators.run_config import IPURunConfig, RunConfig
 
-globals().update(refused.declare(__name__))
+__all__ = ["IPURunConfig", "RunConfig"]

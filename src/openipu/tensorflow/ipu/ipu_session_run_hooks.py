@@ -1,5 +1,5 @@
-"""Session hooks: every name is refused when used, as `refused.TABLE` says."""
+"""Session hooks."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.estimators.logging_hook import IPULoggingTensorHook
 
-globals().update(refused.declare(__name__))
+__all__ = ["IPULoggingTensorHook"]

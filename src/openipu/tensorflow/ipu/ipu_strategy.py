@@ -1,6 +1,7 @@
 """The strategy under the name IPU programs know it by."""
 
-from openipu.tensorflow.strategy import IPUExtended, IPUStrategyV1
+from openipu.tensorflow.executor.strategy import IPUExtended, IPUStrategyV1
+from openipu.tensorflow.keras import extended_classes  # noqa: F401  (Keras models are prepared with a strategy)
 
 IPUStrategy = IPUStrategyV1
 IPUExtendedV1 = IPUExtended

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import attr_value_pb2
-from tensorflow.python.ops import control_flow_util
 
-from openipu.errors import UnsupportedError
-from openipu.tensorflow import graph_attributes, placement
-from openipu.tensorflow.graph_attributes import FRONTEND_ATTRIBUTES_NAME
+from openipu.tensorflow.boundary import attribute_scope, in_xla_context
+from openipu.tensorflow.capture import graph_attributes, placement
+from openipu.tensorflow.capture.graph_attributes import FRONTEND_ATTRIBUTES_NAME
+from openipu.tensorflow.exceptions import UnsupportedError
 
 __all__ = [
     "FRONTEND_ATTRIBUTES_NAME",
@@ -33,8 +32,8 @@ PARTIALS_TYPE_ATTRIBUTE = "openipu.partials_type"
 @contextlib.contextmanager
 def ipu_jit_scope(ipu_scope: int) -> Iterator[None]:
     """Marks operations as belonging to the compiled program number `ipu_scope`."""
-    value = attr_value_pb2.AttrValue(s=f"jit_scope_ipu_{ipu_scope}".encode())
-    with tf.compat.v1.get_default_graph()._attr_scope({"_XlaScope": value}):
+    value = tf.compat.v1.AttrValue(s=f"jit_scope_ipu_{ipu_scope}".encode())
+    with attribute_scope(tf.compat.v1.get_default_graph(), {"_XlaScope": value}):
         yield
 
 
@@ -47,6 +46,11 @@ def ipu_scope(device: str) -> Iterator[None]:
     """
     # Stock TensorFlow knows no device type IPU, so `tf.device` would refuse the name when the program runs.
     ordinal = placement.parse_ordinal(device)
+    if not tf.inside_function() and not tf.executing_eagerly():
+        # Its sessions must not compute on the host what is made here.
+        from openipu.tensorflow.v1 import sessions
+
+        sessions.of_graph(tf.compat.v1.get_default_graph())
     with placement.on_device(ordinal), _resource_variables(), ipu_jit_scope(0):
         yield
 
@@ -109,7 +113,7 @@ def partials_type(override_type: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def outside_compilation_scope(name: str = "outside") -> Iterator[None]:
     """Refused: openipu has no way yet to run operations on the host in the middle of a compiled program."""
-    if not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+    if not in_xla_context(tf.compat.v1.get_default_graph()):
         raise ValueError("outside_compilation_scope is only allowed in XLA context")
     raise UnsupportedError(
         f"outside_compilation_scope(name={name!r}) is not supported: a compiled program cannot run operations on the "

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import tensorflow as tf
 
-from openipu.tensorflow import graph_attributes, placement
+from openipu.tensorflow.capture import graph_attributes, placement
 
 __all__ = [
     "dependencies",

@@ -1,25 +1,53 @@
 """Helpers that IPU programs call: seeds, synthetic data, and questions about the configured devices."""
 
 import enum
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from openipu import environment
 from openipu.environment import running_on_ipu_model
-from openipu.errors import UnsupportedError
-from openipu.tensorflow import placement
-from openipu.tensorflow import seed as seeds
-from openipu.tensorflow.ipu import config
+from openipu.tensorflow.capture import placement
+from openipu.tensorflow.configuration import seeds, system
+from openipu.tensorflow.ipu import dataset_extractor, ipu_infeed_queue, refused
 from openipu.tensorflow.ipu.config import (
     DeviceConnectionType,
     ExecutionProfileType,
     IPUConfig,
+    KeyId,
     MergeRemoteBuffersBehaviour,
     SchedulingAlgorithm,
     SelectionOrder,
+    VerificationOptions,
     configure_ipu_system,
     get_ipu_config,
 )
+from openipu.tensorflow.v1.options import (
+    auto_select_ipus,
+    create_ipu_config,
+    select_ipus,
+    set_compilation_options,
+    set_convolution_options,
+    set_experimental_multi_replica_distribution_options,
+    set_floating_point_behaviour_options,
+    set_gcl_options,
+    set_io_tile_options,
+    set_ipu_connection_type,
+    set_ipu_model_options,
+    set_matmul_options,
+    set_norm_options,
+    set_optimization_options,
+    set_pooling_options,
+    set_recomputation_options,
+    set_report_options,
+    set_serialization_options,
+    set_transfer_options,
+    set_verification_options,
+)
+from openipu.tensorflow.v1.options import no_events as extract_all_events
+from openipu.tensorflow.v1.options import no_events as extract_all_strings_from_event_trace
+from openipu.tensorflow.v1.options import no_events as extract_all_types_from_event_trace
+from openipu.tensorflow.v1.options import no_events as extract_compile_reports
+from openipu.tensorflow.v1.options import no_events as extract_execute_reports
+from openipu.tensorflow.v1.options import no_events as extract_poplar_serialized_graphs
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -28,24 +56,50 @@ __all__ = [
     "DeviceConnectionType",
     "ExecutionProfileType",
     "IPUConfig",
+    "KeyId",
     "MergeRemoteBuffersBehaviour",
     "SchedulingAlgorithm",
     "SelectionOrder",
     "SyntheticDataCategory",
+    "VerificationOptions",
+    "auto_select_ipus",
     "configure_ipu_system",
-    "export_dataset_to_file",
-    "export_inputs_to_file",
-    "export_variables_from_live_model",
-    "export_variables_from_live_session",
+    "create_ipu_config",
+    "dataset_extractor",
+    "extract_all_events",
+    "extract_all_strings_from_event_trace",
+    "extract_all_types_from_event_trace",
+    "extract_compile_reports",
+    "extract_execute_reports",
+    "extract_poplar_serialized_graphs",
     "get_ipu_config",
     "get_num_of_ipus_in_device",
-    "import_data_in_live_model",
-    "import_data_in_live_session",
+    "ipu_infeed_queue",
     "move_variable_initialization_to_cpu",
     "reset_ipu_seed",
     "running_on_ipu_model",
+    "select_ipus",
+    "set_compilation_options",
+    "set_convolution_options",
+    "set_experimental_multi_replica_distribution_options",
+    "set_floating_point_behaviour_options",
+    "set_gcl_options",
+    "set_io_tile_options",
+    "set_ipu_connection_type",
+    "set_ipu_model_options",
+    "set_matmul_options",
+    "set_norm_options",
+    "set_optimization_options",
+    "set_pooling_options",
+    "set_recomputation_options",
+    "set_report_options",
+    "set_serialization_options",
+    "set_transfer_options",
+    "set_verification_options",
     "use_synthetic_data_for",
 ]
+
+globals().update(refused.declare(__name__))
 
 
 class SyntheticDataCategory(enum.IntEnum):
@@ -80,10 +134,10 @@ def get_num_of_ipus_in_device(ipu_device: str, device: str = "cpu") -> int:
       The number of IPUs.
     """
     ordinal = placement.parse_ordinal(ipu_device)
-    active = config.active_config()
+    active = system.active_config()
     if active is None:
         return 1
-    devices = config.configured_devices()
+    devices = system.configured_devices()
     if ordinal >= len(devices):
         raise ValueError(
             f"ipu_device must name a configured device. Expected one of: "
@@ -126,29 +180,10 @@ def move_variable_initialization_to_cpu(graph: "tf.Graph | None" = None) -> None
     """
     import tensorflow as tf
 
+    from openipu.tensorflow import boundary
     from openipu.tensorflow.ipu import sharding
 
     graph = graph or tf.compat.v1.get_default_graph()
     variables = graph.get_collection(tf.compat.v1.GraphKeys.GLOBAL_VARIABLES)
     for op in sharding.dependencies([variable.initializer for variable in variables]):
-        op._set_device("/device:CPU:0")
-
-
-def _offline_runner_tool(name: str) -> Callable[..., NoReturn]:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise UnsupportedError(
-            f"ipu.utils.{name} is not supported: it writes or reads files of the offline Poplar runner, which runs on "
-            "IPU hardware only. Store data with tf.data.Dataset.save and variables with tf.train.Checkpoint instead."
-        )
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = f"Refused: `{name}` belongs to the offline Poplar runner, which needs IPU hardware."
-    return refuse
-
-
-export_dataset_to_file = _offline_runner_tool("export_dataset_to_file")
-export_inputs_to_file = _offline_runner_tool("export_inputs_to_file")
-export_variables_from_live_session = _offline_runner_tool("export_variables_from_live_session")
-export_variables_from_live_model = _offline_runner_tool("export_variables_from_live_model")
-import_data_in_live_session = _offline_runner_tool("import_data_in_live_session")
-import_data_in_live_model = _offline_runner_tool("import_data_in_live_model")
+        boundary.set_device(op, "/device:CPU:0")

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from openipu.runtime import Gatherer, rows_for
-from openipu.tensorflow.strategy import plain_iterator
+from openipu.tensorflow.boundary import plain_iterator
 
 _SUPPORTED = {
     tf.float16, tf.bfloat16, tf.float32, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool,
@@ -59,12 +59,11 @@ class ArraySource(Source):
     batch_size: int
     shuffle: bool | str = False
     ahead: int = 3
-    _gatherers: list[Gatherer] = attrs.field(init=False)
-
-    @_gatherers.default
-    def _make_gatherers(self) -> list[Gatherer]:
-        # Those that wait to be taken, one being filled, one being placed, one the device works on, one to spare.
-        return [Gatherer(a, self.ahead + 4) for a in self.arrays]
+    # Those that wait to be taken, one being filled, one being placed, one the device works on, one to spare.
+    _gatherers: list[Gatherer] = attrs.field(
+        init=False,
+        default=attrs.Factory(lambda self: [Gatherer(a, self.ahead + 4) for a in self.arrays], takes_self=True),
+    )
 
     @property
     def rows(self) -> int | None:
@@ -113,11 +112,15 @@ class DatasetSource(Source):
             yield [t.numpy() for t in tf.nest.flatten(element)]
 
 
-def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str, ahead: int = 3) -> ArraySource:
-    """A source from arrays or tensors, all of the same length, which must be a multiple of the batch size."""
-    size = 32 if batch_size is None else int(batch_size)
-    if size < 1:
-        raise ValueError(f"batch_size must be a positive integer. Received: batch_size={batch_size}.")
+def from_arrays(structure: tuple, size_of: Callable[[int], int], shuffle: bool | str, ahead: int = 3) -> ArraySource:
+    """A source from arrays or tensors, all of the same length, which must be a multiple of the batch size.
+
+    Args:
+      structure: x, y and weights, as far as there are any; lists of numbers, however nested, are arrays.
+      size_of: the batch size for so many examples.
+      shuffle, ahead: see `ArraySource`.
+    """
+    structure = tuple(_lists_as_arrays(part) for part in structure)
     arrays = [_array(leaf) for leaf in tf.nest.flatten(structure)]
     lengths = {len(a) if a.ndim else None for a in arrays}
     if len(lengths) != 1 or None in lengths:
@@ -128,6 +131,7 @@ def from_arrays(structure: tuple, batch_size: int | None, shuffle: bool | str, a
     count = lengths.pop()
     if not count:
         raise ValueError("Expect x to be a non-empty array or dataset.")
+    size = size_of(count)
     if count % size:
         near = [b for b in range(size, 0, -1) if count % b == 0][:1]
         raise ValueError(
@@ -182,6 +186,14 @@ def _check_specs(specs: Sequence[tf.TensorSpec]) -> None:
                 f"unsupported primitive type in Poplar: {spec.dtype.name} (a component of shape {spec.shape}). "
                 f"Expected one of: {', '.join(sorted(t.name for t in _SUPPORTED))}. Cast it before it is fed.",
             )
+
+
+def _lists_as_arrays(part: Any) -> Any:
+    """Lists of numbers as one array; other lists hold the arrays of several inputs."""
+    first = part
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    return np.asarray(part) if first is not part and isinstance(first, (int, float)) else part
 
 
 def _array(leaf: Any) -> np.ndarray:

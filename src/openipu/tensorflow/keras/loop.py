@@ -9,15 +9,19 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
+from openipu import instances
 from openipu.program import OutputMode, Plan
-from openipu.runtime import Engine, prefetch
-from openipu.tensorflow import devices, synthetic
+from openipu.runtime import prefetch, refuse_forked
+from openipu.tensorflow.configuration import devices, synthetic
+from openipu.tensorflow.executor.setting import refusing
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
 from openipu.tensorflow.keras import planning, stages
-from openipu.tensorflow.keras.given import Data, Validation
-from openipu.tensorflow.keras.model_programs import Compiled, compile_mode, overridden
+from openipu.tensorflow.keras.fit_arguments import Data, Validation
+from openipu.tensorflow.keras.model_programs import CompiledModel, compile_mode, overridden
 from openipu.tensorflow.keras.steps import Steps
+
+_WEIGHTED_TWICE = "You cannot give `class_weight` and `sample_weight` at the same time."
 
 
 def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epoch: int, verbose: Any,
@@ -37,10 +41,12 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
         callbacks, add_history=True, add_progbar=verbose != 0, model=model,
         verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
     )  # fmt: skip
-    compiled = compile_mode(model, "train", source, plan, tables=not synthetic.instead_of("infeed"))
+    compiled = compile_mode(model, "train", source, plan, tables=not synthetic.of_model().feeds)
     model.stop_training = False
     callbacks.on_train_begin()
     first_epoch = keras.resume(model, first_epoch, steps.count)
+    if plan.instances > 1:
+        instances.equal(f"go on with epoch {first_epoch}", "Keras: fit")
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, epochs - first_epoch) as feeds:
         for epoch in range(first_epoch, epochs):
@@ -115,16 +121,16 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     source = _source(model, attrs.evolve(data, batch_size=len(first)))
     keras.build(model, source.spec, mode)
     outputs = OutputMode.ALL if mode == "predict" else OutputMode.FINAL
-    compiled = compile_mode(model, mode, source, Plan(outputs=outputs))
+    together = devices.instances(model._ipu.strategy.instances)
+    plan = Plan(outputs=outputs, stochastic_rounding=devices.stochastic_rounding(1), instances=together)
+    compiled = compile_mode(model, mode, source, plan)
     if reset_metrics:
         model.reset_metrics()
-    devices.require_attached(model._ipu.strategy.device_ordinal)
-    feeds = next(source.blocks(1))
-    if synthetic.instead_of("infeed"):
-        feeds = synthetic.feeds(compiled.engine.executable.program.batch, compiled.engine.executable.plan)
-    results = compiled.run(model, compiled.engine.place(feeds))
+    with refusing():
+        feeds = compiled.session.place(lambda: [plan.layout.dealt(b) for b in next(source.blocks(1))])
+    results = compiled.run(model, feeds)
     if mode == "predict":
-        return _pack(compiled, [np.asarray(o)[0] for o in results.outputs])
+        return _pack(compiled, [plan.layout.first(np.asarray(o)[0]) for o in results.outputs])
     logs = all_logs.of_execution(model, compiled, results)
     return logs if return_dict else keras.flatten_logs(model, logs)
 
@@ -153,6 +159,8 @@ def _source(model: Any, data: Data) -> sources.Source:
             raise ValueError("When passing a dataset as x, y and sample_weight must be None: the dataset yields them.")
         dataset = data.x
         if data.class_weight:
+            if isinstance(dataset.element_spec, tuple) and len(dataset.element_spec) > 2:
+                raise ValueError(_WEIGHTED_TWICE)
             dataset = dataset.map(lambda x, y: (x, y, keras.sample_weights(y, data.class_weight)))
         return sources.from_dataset(dataset)
     if data.x is None or not tf.nest.flatten(data.x):
@@ -160,12 +168,16 @@ def _source(model: Any, data: Data) -> sources.Source:
     weight = data.sample_weight
     if data.class_weight:
         if weight is not None:
-            raise ValueError("You cannot give `class_weight` and `sample_weight` at the same time.")
+            raise ValueError(_WEIGHTED_TWICE)
         weight = keras.sample_weights(np.asarray(data.y), data.class_weight)
     parts = (data.x, data.y, weight)
     while parts[-1] is None:
         parts = parts[:-1]
-    return sources.from_arrays(parts, data.batch_size, data.shuffle, _ahead(model))
+
+    def batch_size(examples: int) -> int:
+        return data.batch_size or keras.batch_size(examples, data.steps)
+
+    return sources.from_arrays(parts, batch_size, data.shuffle, _ahead(model))
 
 
 def _prepare(model: Any, mode: str, data: Data, epochs: int = 1) -> tuple[sources.Source, Plan, Steps]:
@@ -185,20 +197,24 @@ def _ahead(model: Any) -> int:
 
 
 @contextlib.contextmanager
-def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps, epochs: int) -> Iterator[Iterator]:
+def _feeds(
+    model: Any, compiled: CompiledModel, source: sources.Source, steps: Steps, epochs: int
+) -> Iterator[Iterator]:
     """The feeds of all executions of a call, fetched in the background."""
-    devices.require_attached(model._ipu.strategy.device_ordinal)
-    engine, plan = compiled.engine, compiled.engine.executable.plan
+    session, engine, plan = compiled.session, compiled.session.engine, compiled.plan
+    if not session.setting.offline:
+        session.setting.attach()
     executions = steps.count // steps.per_execution
-    if synthetic.instead_of("infeed"):
-        made = engine.place(synthetic.feeds(engine.executable.program.batch, plan))
-        yield itertools.repeat(made, executions * epochs)
+    if session.setting.synthetic.feeds:
+        yield itertools.repeat(session.place(list), executions * epochs)
         return
     blocks = source.blocks
     tables = None
-    if isinstance(engine, Engine) and engine.executable.rows is not None:
+    if engine.rows is not None:
         assert isinstance(source, sources.ArraySource)
         blocks = source.row_blocks
+        with refusing():
+            session.indices.everything(source.arrays)
         tables = engine.place_tables(source.arrays)
 
     def host() -> Iterator[Any]:
@@ -209,20 +225,19 @@ def _feeds(model: Any, compiled: Compiled, source: sources.Source, steps: Steps,
         else:
             yield from itertools.islice(blocks(elements), executions * epochs)
 
-    def spread(block: np.ndarray) -> np.ndarray:
-        return block if plan.replicas == 1 else block.reshape(steps.per_execution, plan.replicas, *block.shape[1:])
-
-    def place(block: Any) -> list:
+    def place(block: Any) -> Any:
         if tables is not None:
-            return [engine.place_rows(spread(block)), *tables]
-        return engine.place([spread(b) for b in block])
+            return [engine.place_rows(plan.layout.dealt(block)), *tables]
+        with refusing():
+            session.indices.one(block)
+        return engine.place([plan.layout.dealt(b) for b in block])
 
     with prefetch(host(), place, _ahead(model)) as feeds:
         yield feeds
 
 
 def _executions(
-    model: Any, mode: str, compiled: Compiled, steps: Steps, feeds: Iterator, callbacks: Any
+    model: Any, mode: str, compiled: CompiledModel, steps: Steps, feeds: Iterator, callbacks: Any
 ) -> Iterator[dict[str, Any]]:
     """One epoch: run the executions, tell the callbacks, yield the logs of each."""
     on_begin = getattr(callbacks, f"on_{mode}_batch_begin")
@@ -252,18 +267,26 @@ def _executions(
         yield logs
 
 
-def _pack(compiled: Compiled, outputs: list) -> Any:
+def _pack(compiled: CompiledModel, outputs: list) -> Any:
     return tf.nest.pack_sequence_as(compiled.structure, outputs)
 
 
 def _check_runnable(model: Any, call: str, *methods: str) -> None:
+    refuse_forked()
+    if not tf.executing_eagerly():
+        raise RuntimeError(
+            f"Detected a call to `Model.{call}` inside a `tf.function`. `Model.{call}` is a high-level endpoint that "
+            f"manages its own `tf.function`. Please move the call to `Model.{call}` outside of all enclosing "
+            "`tf.function`s. Inside of one, call the model on tensors: `model(x)`."
+        )
     if model.run_eagerly:
         raise RuntimeError(
             "Keras models cannot run eagerly when using `IPUStrategy`. Set `run_eagerly=False` when calling `compile`."
         )
     if not call.startswith("predict") and not model._ipu.keras.is_compiled(model):
         raise RuntimeError(
-            f"You must compile your model before calling `{call}`. Use `model.compile(optimizer, loss)`."
+            "You must compile your model before training/testing. Use `model.compile(optimizer, loss)`. "
+            f"Received: a call of `{call}`."
         )
     for method in methods:
         if overridden(model, method):

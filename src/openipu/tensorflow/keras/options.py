@@ -1,16 +1,17 @@
 """What a model in scope remembers: its IPU options and the programs compiled for it."""
 
 import enum
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from openipu.program import Reduction
+from openipu.runtime import CompiledPrograms
 from openipu.tensorflow.keras import option_rules as rules
+from openipu.tensorflow.keras.versions import KerasVersion
 
 if TYPE_CHECKING:
-    from openipu.tensorflow.strategy import IPUStrategyV1
+    from openipu.tensorflow.executor.strategy import OnIPUs
 
 
 class ReplicatedMetricReductionMethod(enum.Enum):
@@ -82,10 +83,10 @@ class Options:
 class State:
     """Everything openipu keeps about one model."""
 
-    keras: ModuleType
-    strategy: "IPUStrategyV1"
+    keras: KerasVersion
+    strategy: "OnIPUs"
     options: Options
-    compiled: dict[tuple, Any] = attrs.Factory(dict)
+    compiled: CompiledPrograms = attrs.Factory(CompiledPrograms)
     stages: Any = None
 
     def forget(self) -> None:

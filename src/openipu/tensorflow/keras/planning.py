@@ -6,10 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.program import OutputMode, Pipeline, Plan, Schedule
-from openipu.program.schedule import ScheduleError, check_count, check_mapping
-from openipu.tensorflow import devices
+from openipu import instances as processes
+from openipu.program import OutputMode, Pipeline, Plan, Schedule, ScheduleError, check_count, check_mapping
+from openipu.tensorflow.configuration import devices
 from openipu.tensorflow.keras import stages
+from openipu.tensorflow.keras.fit_arguments import positive
 from openipu.tensorflow.keras.steps import Steps, infer
 
 log = logging.getLogger("openipu.keras")
@@ -35,11 +36,11 @@ def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs:
     state = model._ipu
     pipeline = _pipeline(model)
     replicas = devices.replicas(state.strategy.device_ordinal, pipeline.shards if pipeline else 1)
-    per_execution = state.keras.steps_per_execution(model)
+    per_execution = positive("steps_per_execution", state.keras.steps_per_execution(model)) or 1
     accumulation = _accumulation(model, pipeline) if mode == "train" else 1
     if mode == "train":
         _check_divisible(per_execution, accumulation, pipeline)
-    found = infer(length, steps, per_execution, replicas, epochs)
+    found = infer(length, steps, per_execution, replicas, epochs, mode == "train")
     if mode == "train":
         _check_divisible(found.per_execution, accumulation, pipeline)
     if pipeline is not None and mode == "train":
@@ -56,10 +57,13 @@ def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs:
         replicas=replicas,
         gradient_accumulation=accumulation,
         accumulation_reduction=state.options.reduction,
-        accumulation_dtypes=_accumulation_dtypes(model, pipeline) if accumulation > 1 else None,
         pipeline=pipeline,
         outputs=OutputMode.ALL if every_step else OutputMode.FINAL,
+        stochastic_rounding=devices.stochastic_rounding(replicas),
+        instances=devices.instances(state.strategy.instances),
     )
+    if made.instances > 1 and mode != "predict":
+        processes.equal(f"{epochs} epochs of {found.count} steps, {found.per_execution} an execution", f"Keras: {mode}")
     return made, found
 
 
@@ -71,6 +75,7 @@ def _pipeline(model: Any) -> Pipeline | None:
     mapping = tuple(options.device_mapping) if options.device_mapping is not None else tuple(range(count))
     if len(mapping) != count:
         raise ValueError(f"Each stage must be mapped to an IPU: {len(mapping)} mappings != {count} stages")
+    stages.check_devices(model, mapping)
     given = options.pipelining_kwargs.get("pipeline_schedule")
     schedule = Schedule.GROUPED if given is None else _schedule(given)
     _check_memory_options(options.pipelining_kwargs, schedule)
@@ -139,7 +144,7 @@ def _check_count(pipeline: Pipeline, count: int, training: bool) -> None:
 
 
 def _warn_of_moving_averages(model: Any) -> None:
-    for layer in model._flatten_layers():
+    for layer in model._ipu.keras.all_layers(model):
         if type(layer).__name__ == "BatchNormalization" and 0 < layer.momentum < 1:
             log.warning(
                 "%s is a BatchNormalization layer in a pipelined model. openipu updates its moving statistics for "
@@ -148,18 +153,25 @@ def _warn_of_moving_averages(model: Any) -> None:
             return
 
 
-def _accumulation_dtypes(model: Any, pipeline: Pipeline | None) -> tuple[str | None, ...] | None:
-    """The dtype of every accumulator: one for all, or what the user's function says of each variable."""
+def accumulators(model: Any, made: Plan, trained: Sequence[bool], captured: int = 0) -> tuple[str | None, ...] | None:
+    """The dtype of every gradient's accumulator: one for all, or what the user's function says of each variable.
+
+    Args:
+      model: an extended model.
+      made: the plan.
+      trained: of the variables that are to be trained, which have a gradient.
+      captured: how many gradients follow that belong to no variable.
+    """
     options = model._ipu.options
-    if pipeline is None:
+    if made.pipeline is None:
         given = options.accumulation_kwargs.get("dtype")
     else:
         given = options.pipelining_kwargs.get("gradient_accumulation_dtype")
-    if given is None:
+    if given is None or made.gradient_accumulation == 1:
         return None
-    variables: Sequence = model._ipu.keras.trainable(model)
+    variables = [v for v, wanted in zip(model._ipu.keras.trainable(model), trained, strict=True) if wanted]
     if callable(given) and not isinstance(given, (tf.DType, type)):
         chosen: list[Any] = [given(v) for v in variables]
     else:
         chosen = [given] * len(variables)
-    return tuple(None if d is None else tf.as_dtype(d).name for d in chosen)
+    return tuple(None if d is None else tf.as_dtype(d).name for d in [*chosen, *[None] * captured])

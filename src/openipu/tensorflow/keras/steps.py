@@ -5,6 +5,8 @@ import math
 
 import attrs
 
+from openipu.tensorflow.keras.fit_arguments import positive
+
 log = logging.getLogger("openipu.keras")
 
 
@@ -23,7 +25,14 @@ class Steps:
     restart: bool
 
 
-def infer(length: float | None, steps: int | None, per_execution: int, replicas: int = 1, epochs: int = 1) -> Steps:
+def infer(
+    length: float | None,
+    steps: int | None,
+    per_execution: int,
+    replicas: int = 1,
+    epochs: int = 1,
+    training: bool = True,
+) -> Steps:
     """The steps to take, or the reason why the numbers do not fit.
 
     Args:
@@ -32,12 +41,16 @@ def infer(length: float | None, steps: int | None, per_execution: int, replicas:
       per_execution: steps_per_execution as compiled.
       replicas: replicas the elements are dealt out to.
       epochs: epochs to run.
+      training: whether it is `fit` that takes them.
     """
-    if steps is not None and steps < 1:
-        raise ValueError(f"The number of steps must be a positive integer. Received: steps={steps}.")
+    positive("steps", steps)
     total = steps if steps is not None else length
     if total is None:
         raise ValueError("Could not infer the size of the data. You must specify the number of steps to run.")
+    if total == math.inf and not training:
+        raise ValueError(
+            "When passing an infinitely repeating dataset, you must specify the number of steps to run, as `steps`."
+        )
     if total == math.inf:
         raise ValueError(
             "When passing an infinitely repeating dataset, please specify a `steps_per_epoch` value so that epoch "

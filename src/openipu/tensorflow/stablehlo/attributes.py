@@ -9,7 +9,7 @@ import numpy as np
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo
 
-from openipu.errors import UnsupportedError
+from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.graph import ValueType
 
 _ELEMENTS: dict[str, Any] = {

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from openipu.tensorflow.stablehlo.evaluate import Frame
+from openipu.tensorflow.stablehlo.evaluate import Frame, Held
 from openipu.tensorflow.stablehlo.graph import Op
 from openipu.tensorflow.stablehlo.registry import op, refuse
 from openipu.tensorflow.stablehlo.trip_count import trip_count
@@ -63,7 +63,7 @@ def _optimization_barrier(op: Op, values: list, frame: Frame) -> list:
 def _if(op: Op, values: list, frame: Frame) -> list:
     (predicate,) = values
     then, otherwise = (_closed(frame, block) for block in op.blocks)
-    return list(lax.cond(predicate, then, otherwise))
+    return _kept(frame, lax.cond(predicate, then, otherwise, _held(frame, op)))
 
 
 @op("stablehlo.case")
@@ -72,12 +72,29 @@ def _case(op: Op, values: list, frame: Frame) -> list:
     last = len(op.blocks) - 1
     # Any index without a branch of its own takes the last one; JAX would clamp.
     inside = lax.bitwise_and(lax.ge(index, np.int32(0)), lax.le(index, np.int32(last)))
-    return list(lax.switch(lax.select(inside, index, np.int32(last)), [_closed(frame, b) for b in op.blocks]))
+    branches = [_closed(frame, block) for block in op.blocks]
+    return _kept(frame, lax.switch(lax.select(inside, index, np.int32(last)), branches, _held(frame, op)))
 
 
 def _closed(frame: Frame, block: Any) -> Any:
     region = frame.region(block)
-    return lambda: tuple(jax.numpy.asarray(value) for value in region())
+
+    def branch(held: Held) -> tuple[tuple, Held]:
+        held = dict(held)
+        return tuple(jax.numpy.asarray(value) for value in region(held=held)), held
+
+    return branch
+
+
+def _held(frame: Frame, op: Op) -> Held:
+    """What the custom calls in an operation's blocks hold."""
+    return {name: frame.held[name] for name in sorted(op.holds) if name in frame.held}
+
+
+def _kept(frame: Frame, results: tuple[tuple, Held]) -> list:
+    values, held = results
+    frame.held.update(held)
+    return list(values)
 
 
 @op("stablehlo.while")
@@ -85,28 +102,29 @@ def _while(op: Op, values: list, frame: Frame) -> list:
     proceed, body = op.blocks
     condition, step = frame.region(proceed), frame.region(body)
     key = frame.fold_key(op.number) if op.needs_key else None
-    start = tuple(jax.numpy.asarray(value) for value in values)
+    start = (tuple(jax.numpy.asarray(value) for value in values), _held(frame, op))
 
-    def advance(i: Any, state: tuple) -> tuple:
+    def advance(i: Any, state: tuple[tuple, Held]) -> tuple[tuple, Held]:
         # The iteration is part of the key, so that each one draws its own numbers.
         inner = None if key is None else jax.random.fold_in(key, i)
-        return tuple(jax.numpy.asarray(value) for value in step(*state, key=inner))
+        values, held = state[0], dict(state[1])
+        return tuple(jax.numpy.asarray(value) for value in step(*values, key=inner, held=held)), held
 
     known = trip_count(op, values, frame)
     if known is not None:
         # A known number of iterations lets the model of the IPU count them.
         count, last = known
-        results = lax.fori_loop(np.int32(0), np.int32(count), advance, start)
+        results = _kept(frame, lax.fori_loop(np.int32(0), np.int32(count), advance, start))
         return [last.get(i, result) for i, result in enumerate(results)]
     if key is None:
-        return list(lax.while_loop(lambda s: condition(*s)[0], lambda s: advance(0, s), start))
+        return _kept(frame, lax.while_loop(lambda s: condition(*s[0])[0], lambda s: advance(0, s), start))
 
     def again(counted: tuple) -> Any:
         i, state = counted
-        return condition(*state, key=jax.random.fold_in(key, i))[0]
+        return condition(*state[0], key=jax.random.fold_in(key, i))[0]
 
     _, result = lax.while_loop(again, lambda c: (c[0] + np.uint32(1), advance(*c)), (np.uint32(0), start))
-    return list(result)
+    return _kept(frame, result)
 
 
 @op("stablehlo.map")

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import jax
 from jax import lax
-from jax._src.lax import linalg
 
-from openipu.errors import UnsupportedError
-from openipu.tensorflow.stablehlo.evaluate import Frame
+from openipu import jax_boundary
+from openipu.tensorflow.exceptions import UnsupportedError
+from openipu.tensorflow.stablehlo.evaluate import Frame, Held
 from openipu.tensorflow.stablehlo.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
@@ -17,7 +17,10 @@ from openipu.tensorflow.stablehlo.registry import op
 CustomCall = Callable[[list, dict[str, Any], tuple[jax.ShapeDtypeStruct, ...]], list]
 C = TypeVar("C", bound=CustomCall)
 
-_CALLS: dict[str, CustomCall] = {}
+# Receives also what calls keep from one to the next, to be changed in place.
+HoldingCall = Callable[[list, dict[str, Any], tuple[jax.ShapeDtypeStruct, ...], Held], list]
+
+_CALLS: dict[str, HoldingCall] = {}
 
 
 def custom_call(name: str) -> Callable[[C], C]:
@@ -28,6 +31,16 @@ def custom_call(name: str) -> Callable[[C], C]:
     """
 
     def register(handler: C) -> C:
+        holding_call(name)(lambda operands, config, kinds, held: handler(operands, config, kinds))
+        return handler
+
+    return register
+
+
+def holding_call(name: str) -> Callable[[HoldingCall], HoldingCall]:
+    """Register a handler that also receives what is held: the entry that `holds` in its configuration names."""
+
+    def register(handler: HoldingCall) -> HoldingCall:
         if name in _CALLS:
             raise ValueError(f"Expected one handler for each custom call. Received a second one for {name!r}.")
         _CALLS[name] = handler
@@ -50,7 +63,8 @@ def check_known(op: Op) -> None:
 def _custom_call(op: Op, values: list, frame: Frame) -> list:
     packed = len(op.types) == 1 and isinstance(op.types[0], tuple)
     kinds: Any = op.types[0] if packed else op.types
-    results = list(_CALLS[op.attr("call_target_name")](values, _config(op.attr("backend_config")), kinds))
+    call = _CALLS[op.attr("call_target_name")]
+    results = list(call(values, _config(op.attr("backend_config")), kinds, frame.held))
     return [tuple(results)] if packed else results
 
 
@@ -85,7 +99,7 @@ def _top_k(operands: list, config: dict[str, Any], kinds: tuple[jax.ShapeDtypeSt
 
 @custom_call("Qr")
 def _qr(operands: list, config: dict[str, Any], kinds: tuple[jax.ShapeDtypeStruct, ...]) -> list:
-    return list(linalg.geqrf(operands[0]))
+    return list(jax_boundary.geqrf(operands[0]))
 
 
 @custom_call("ProductOfElementaryHouseholderReflectors")

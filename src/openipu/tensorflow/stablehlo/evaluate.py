@@ -11,20 +11,28 @@ from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
 
 OnOp = Callable[[str, str, list], None]
 Within = Callable[[str], contextlib.AbstractContextManager]
+Held = dict[str, Any]
 
 
 class Frame:
     """The values of one block under evaluation, and what its operations may ask for."""
 
-    __slots__ = ("env", "key", "on_op", "program", "within")
+    __slots__ = ("env", "held", "key", "on_op", "program", "within")
 
     def __init__(
-        self, program: Program, key: jax.Array | None, on_op: OnOp | None, within: Within | None = None
+        self,
+        program: Program,
+        key: jax.Array | None,
+        on_op: OnOp | None,
+        within: Within | None = None,
+        held: Held | None = None,
     ) -> None:
         self.program = program
         self.key = key
         self.on_op = on_op
         self.within = within
+        # What custom calls keep from one to the next; loops carry it, and branches return it.
+        self.held: Held = {} if held is None else held
         self.env: dict[int, Any] = {}
 
     def run(self, block: Block, args: Sequence[Any]) -> list:
@@ -48,17 +56,18 @@ class Frame:
         """Evaluate a function in place; two calls of one function draw different random numbers."""
         block = self.program.functions[name]
         key = self.fold_key(number) if block.needs_key else None
-        return Frame(self.program, key, self.on_op, self.within).run(block, args)
+        return Frame(self.program, key, self.on_op, self.within, self.held).run(block, args)
 
     def region(self, block: Block) -> Callable[..., list]:
         """A block as a function of its arguments (and of a random key, if it draws numbers).
 
-        Its operations are not reported to `on_op`: their values live in an inner trace.
+        Its operations are not reported to `on_op`: their values live in an inner trace. What its custom calls hold
+        is given to it, and left in what was given.
         """
         captured = {i: self.env[i] for i in block.captures}
 
-        def evaluate(*args: Any, key: jax.Array | None = None) -> list:
-            frame = Frame(self.program, self.key if key is None else key, None)
+        def evaluate(*args: Any, key: jax.Array | None = None, held: Held | None = None) -> list:
+            frame = Frame(self.program, self.key if key is None else key, None, None, held)
             frame.env.update(captured)
             return frame.run(block, args)
 

@@ -27,6 +27,8 @@ class Op:
     # Random operations of one program are told apart by this number.
     number: int = 0
     needs_key: bool = False
+    # What the custom calls in it keep from one to the next, by name.
+    holds: frozenset[str] = frozenset()
 
     def attr(self, name: str, default: object = None) -> Any:
         """The decoded attribute `name`, or `default` where the text leaves it out."""
@@ -48,6 +50,7 @@ class Block:
     returns: tuple[int, ...]
     captures: tuple[int, ...] = ()
     needs_key: bool = False
+    holds: frozenset[str] = frozenset()
 
 
 @dataclass(eq=False, slots=True)
@@ -55,6 +58,8 @@ class Program:
     """The functions that `main` reaches, by name, and which outputs are new values of which inputs."""
 
     functions: dict[str, Block] = field(default_factory=dict)
+    # What custom calls hold at the beginning, where their configuration says so: zeros of this type.
+    zeros: dict[str, jax.ShapeDtypeStruct] = field(default_factory=dict)
     aliases: dict[int, int] = field(default_factory=dict)
 
     @property

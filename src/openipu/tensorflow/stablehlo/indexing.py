@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from openipu.errors import UnsupportedError
+from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.evaluate import Frame
 from openipu.tensorflow.stablehlo.graph import Op
 from openipu.tensorflow.stablehlo.recognise import combiner, inline, only_op

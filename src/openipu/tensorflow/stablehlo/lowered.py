@@ -5,7 +5,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from openipu.errors import UnsupportedError
+from openipu.jax_boundary import setting
+from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo import (  # noqa: F401  (imported for the operations they register)
     chlo,
     contraction,
@@ -22,9 +23,10 @@ from openipu.tensorflow.stablehlo import (  # noqa: F401  (imported for the oper
     sorting,
     window,
 )
-from openipu.tensorflow.stablehlo.evaluate import Frame, OnOp, Within, same_type
+from openipu.tensorflow.stablehlo.evaluate import Frame, Held, OnOp, Within, same_type
 from openipu.tensorflow.stablehlo.folding import FOLDS
 from openipu.tensorflow.stablehlo.graph import Block, Op, Program
+from openipu.tensorflow.stablehlo.occurrences import occurrences, places
 from openipu.tensorflow.stablehlo.parse import parse
 from openipu.tensorflow.stablehlo.registry import find, reason
 
@@ -58,7 +60,12 @@ class Lowered:
         return tuple(op.scope for op in self._program.main.ops)
 
     def __call__(
-        self, *args: Any, key: jax.Array | None = None, on_op: OnOp | None = None, within: Within | None = None
+        self,
+        *args: Any,
+        key: jax.Array | None = None,
+        on_op: OnOp | None = None,
+        within: Within | None = None,
+        held: Held | None = None,
     ) -> list:
         """Evaluate on arrays or tracers, under `jax.enable_x64(True)` if 64-bit types occur.
 
@@ -69,19 +76,31 @@ class Lowered:
             on_op: called as `on_op(scope, operation name, results)` after each operation outside of loops and
                 branches; those are reported as one operation.
             within: gives, for the TensorFlow name of each operation, the context it is evaluated in.
+            held: what custom calls keep from one to the next, by name; changed in place.
 
         Returns:
             One array for each of `outputs`.
         """
-        if self._wide and not jax.config.jax_enable_x64:
+        if self._wide and not setting("jax_enable_x64"):
             raise ValueError(
                 "Expected 64-bit types to be enabled, because the captured function uses them. "
                 "Call it inside `with jax.enable_x64(True):`."
             )
-        frame = Frame(self._program, self._key(key), on_op, within)
+        zeros = {name: jax.numpy.zeros(kind.shape, kind.dtype) for name, kind in self._program.zeros.items()}
+        held = {} if held is None else held
+        held.update(zeros)
+        frame = Frame(self._program, self._key(key), on_op, within, held)
         results = frame.run(self._program.main, self._arguments(args))
         # Constants stay NumPy arrays while folding; what leaves is an array of JAX.
         return [jax.numpy.asarray(result) for result in results]
+
+    def occurrences(self, call: str, key: str) -> dict[Any, int | None]:
+        """How often one execution carries out a custom call, by the entry `key` of its configuration."""
+        return occurrences(self._program, call, key)
+
+    def places(self, call: str, key: str) -> dict[Any, int]:
+        """In how many places a custom call stands, by the entry `key` of its configuration."""
+        return places(self._program, call, key)
 
     def _key(self, key: jax.Array | None) -> jax.Array | None:
         if not self.needs_key:

@@ -1,6 +1,7 @@
 """Parsing of StableHLO text with the MLIR bindings that come with JAX."""
 
 import functools
+import json
 import math
 import re
 from typing import Any
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 from jax.extend.mlir import ir
 
-from openipu.errors import UnsupportedError
+from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.attributes import decode, decode_constant, decode_scope, decode_type
 from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
 
@@ -134,7 +135,8 @@ class _Parser:
             defined.update(op.results)
             ops.append(op)
         needs_key = any(op.needs_key for op in ops)
-        return Block(args, arg_types, tuple(ops), returns, tuple(captures), needs_key)
+        holds = frozenset().union(*(op.holds for op in ops))
+        return Block(args, arg_types, tuple(ops), returns, tuple(captures), needs_key, holds)
 
     def _op(self, operation: ir.Operation, operands: tuple[int, ...], scope: str) -> Op:
         scope = decode_scope(operation.location) or scope
@@ -153,10 +155,24 @@ class _Parser:
         results = tuple(self._value(result) for result in operation.results)
         blocks = tuple(self._block(region.blocks[0], scope) for region in operation.regions if len(region.blocks))
         needs_key = name == "stablehlo.rng" or any(block.needs_key for block in blocks)
+        config = _config_of(attrs)
+        if "zeros" in config:
+            shape, dtype = config["zeros"]
+            self._program.zeros[config["holds"]] = jax.ShapeDtypeStruct(tuple(shape), np.dtype(jax.numpy.dtype(dtype)))
+        own = frozenset([config["holds"]] if "holds" in config else [])
+        holds = own.union(*(block.holds for block in blocks))
         callee = attrs.get("callee") or attrs.get("decomposition")
         if callee is not None:
             needs_key |= self._function(callee).needs_key
-        return Op(name, operands, results, types, attrs, blocks, scope, number=number, needs_key=needs_key)
+            holds |= self._function(callee).holds
+        return Op(name, operands, results, types, attrs, blocks, scope, number=number, needs_key=needs_key, holds=holds)
+
+
+def _config_of(attrs: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of one of openipu's custom calls; empty for all else."""
+    config = attrs.get("backend_config")
+    config = json.loads(config) if isinstance(config, str) and config.startswith("{") else config
+    return config if isinstance(config, dict) else {}
 
 
 def _names(operation: ir.Operation) -> list[str]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from openipu.errors import UnsupportedError
+from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.elementwise import total_order
 from openipu.tensorflow.stablehlo.evaluate import Frame
 from openipu.tensorflow.stablehlo.graph import Block, Op

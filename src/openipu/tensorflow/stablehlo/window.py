@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 from jax import lax
-from jax._src.lax import windowed_reductions
 
+from openipu import jax_boundary
 from openipu.tensorflow.stablehlo.evaluate import Frame
 from openipu.tensorflow.stablehlo.graph import Op
 from openipu.tensorflow.stablehlo.recognise import combiner, comparison, is_identity
@@ -92,7 +92,7 @@ def _select_and_scatter(op: Op, values: list, frame: Frame) -> list:
         return [lax.select_and_scatter_add_p.bind(source, operand, select_prim=primitive, **geometry)]
     choose, join = frame.region(op.blocks[0]), frame.region(op.blocks[1])
     return [
-        windowed_reductions._select_and_scatter(
+        jax_boundary.select_and_scatter(
             operand,
             lambda a, b: choose(a, b)[0],
             source=source,

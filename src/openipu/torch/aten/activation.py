@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from openipu.torch.aten.corners import relu
 from openipu.torch.aten.dtypes import Scalar, is_float, promote, wide
 from openipu.torch.aten.registry import op
+from openipu.torch.aten.subgradients import relu
 
 aten = torch.ops.aten
 

@@ -40,10 +40,12 @@ def _addbmm(x: jax.Array, a: jax.Array, b: jax.Array, *, beta: Scalar = 1, alpha
 
 
 def _blend(x: jax.Array, product: jax.Array, beta: Scalar, alpha: Scalar) -> jax.Array:
-    if alpha != 1:
+    """beta * x + alpha * product; what is multiplied by zero is left out by definition, even when it holds NaN."""
+    if alpha == 0:
+        product = jnp.zeros(product.shape, product.dtype)
+    elif alpha != 1:
         product = product * jnp.asarray(alpha, product.dtype)
     if beta == 0:
-        # By definition, even when x holds NaN.
         return product + jnp.zeros(x.shape, product.dtype)
     return product + (x if beta == 1 else x * jnp.asarray(beta, x.dtype))
 

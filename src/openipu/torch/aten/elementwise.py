@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from openipu.torch.aten.corners import absolute
 from openipu.torch.aten.dtypes import Scalar, float_value, is_bool, is_float, promote, to_jax
 from openipu.torch.aten.registry import op
+from openipu.torch.aten.subgradients import absolute
 
 aten = torch.ops.aten
 

@@ -12,15 +12,18 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
-from openipu.errors import UnsupportedError
+import openipu
 from openipu.torch.aten.dtypes import known, to_jax
 from openipu.torch.aten.registry import Context, Lowering, find_for, reason
+from openipu.torch.boundary import OpOverload
+from openipu.torch.exceptions import UnsupportedError
 
 Around = Callable[[Node], contextlib.AbstractContextManager]
-Observe = Callable[[Node, Any, Any], None]
 
-_TORCH = os.path.dirname(torch.__file__)
+# Where lines are that the user did not write.
+_LIBRARIES = (os.path.dirname(torch.__file__), os.path.dirname(openipu.__file__))
 
 # Under this name `capture` notes on a node that torch computes it without gradient.
 STOPPED = "openipu_stopped"
@@ -66,7 +69,6 @@ def run(
     env: dict[Node, Any],
     key: jax.Array | None,
     around: Around | None = None,
-    observe: Observe | None = None,
 ) -> dict[Node, Any]:
     """Evaluate steps in order, adding their values to `env`, which holds those of the graph's placeholders."""
 
@@ -76,8 +78,8 @@ def run(
 
     for step in todo:
         node, lowering = step.node, step.lowering
-        args = torch.fx.node.map_arg(node.args, lookup)
-        kwargs = torch.fx.node.map_arg(node.kwargs, lookup)
+        args = map_arg(node.args, lookup)
+        kwargs = map_arg(node.kwargs, lookup)
         with contextlib.nullcontext() if around is None else around(node):
             if lowering.context:
                 own = jax.random.fold_in(_given(key, node), step.number) if step.random else None
@@ -85,8 +87,6 @@ def run(
             value = lowering.function(*args, **kwargs)
             if node.target is not operator.getitem:
                 value = _conform(node, node.meta.get("val"), value)
-            if observe is not None:
-                observe(node, (args, kwargs), value)
         env[node] = value
     return env
 
@@ -127,9 +127,13 @@ def _bad_value(node: Node) -> str | None:
 
 
 def _complaint(missing: list[tuple[Node, str]]) -> str:
-    lines, seen = [], set()
+    lines, seen, failed = [], set(), set()
     for node, problem in missing:
-        line = f"{_title(node)}: {problem}\n    {place(node)}"
+        failed.add(node)
+        if not failed.isdisjoint(node.all_input_nodes):
+            # It is no problem of its own: what it is computed from cannot be computed.
+            continue
+        line = f"{_title(node)}: {problem}\n    {source_line(node)}"
         if line not in seen:
             seen.add(line)
             lines.append(line)
@@ -140,13 +144,13 @@ def _complaint(missing: list[tuple[Node, str]]) -> str:
 
 def _title(node: Node) -> str:
     target = node.target
-    return target.name() if isinstance(target, torch._ops.OpOverload) else str(target)
+    return target.name() if isinstance(target, OpOverload) else str(target)
 
 
-def place(node: Node) -> str:
+def source_line(node: Node) -> str:
     """The innermost line of the user's own code that produced an operation, as far as torch recorded it."""
     trace = node.meta.get("stack_trace") or ""
     frames = [part.strip() for part in trace.split("File ") if part.strip()]
-    own = [part for part in frames if not part.strip('"').startswith(_TORCH)]
-    chosen = (own or frames or [""])[-1]
+    own = [part for part in frames if not part.strip('"').startswith(_LIBRARIES)]
+    chosen = (own or [""])[-1]
     return "File " + " ".join(chosen.split()) if chosen else "(torch recorded no line)"

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from openipu.errors import UnsupportedError
 from openipu.torch.aten.dtypes import is_bool
 from openipu.torch.aten.registry import Context, op, refuse
+from openipu.torch.exceptions import UnsupportedError
 
 aten = torch.ops.aten
 

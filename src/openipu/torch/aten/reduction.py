@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from openipu.torch.aten.corners import absolute, safe_power, safe_sqrt
 from openipu.torch.aten.dtypes import Scalar, accumulator, is_float, wide
 from openipu.torch.aten.registry import op
+from openipu.torch.aten.subgradients import absolute, safe_power, safe_sqrt
 
 aten = torch.ops.aten
 Dims = Sequence[int] | int | None

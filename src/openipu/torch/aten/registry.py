@@ -5,14 +5,14 @@ from typing import Any, TypeVar
 
 import attrs
 import jax
-import torch
 from torch.fx import Node
 
 from openipu.torch.aten.dtypes import to_jax
+from openipu.torch.boundary import OpOverload, OpOverloadPacket, qualified_name, schema_name
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
-Target = torch._ops.OpOverload | torch._ops.OpOverloadPacket
+Target = OpOverload | OpOverloadPacket
 
 Random = bool | Callable[[Node], bool]
 
@@ -134,10 +134,10 @@ def refuse(reason: str, *targets: Target) -> None:
 
 def find(target: Any) -> Lowering | None:
     """The lowering of an operation, or None."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return None
     found = _LOWERINGS.get(target.name())
-    return found if found is not None else _LOWERINGS.get(target._schema.name)
+    return found if found is not None else _LOWERINGS.get(schema_name(target))
 
 
 def size() -> int:
@@ -152,8 +152,8 @@ def names() -> list[str]:
 
 def reason(target: Any) -> str:
     """Why an operation without lowering is refused."""
-    if isinstance(target, torch._ops.OpOverload):
-        for name in (target.name(), target._schema.name):
+    if isinstance(target, OpOverload):
+        for name in (target.name(), schema_name(target)):
             if name in _REFUSALS:
                 return _REFUSALS[name]
     return "it has no lowering"
@@ -161,12 +161,12 @@ def reason(target: Any) -> str:
 
 def refused(target: Any) -> bool:
     """Whether an operation is declared impossible, so that decomposing it would only hide its name."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return False
-    return target.name() in _REFUSALS or target._schema.name in _REFUSALS
+    return target.name() in _REFUSALS or schema_name(target) in _REFUSALS
 
 
 def _name(target: Target) -> str:
-    if isinstance(target, torch._ops.OpOverloadPacket):
-        return target._qualified_op_name
+    if isinstance(target, OpOverloadPacket):
+        return qualified_name(target)
     return target.name()

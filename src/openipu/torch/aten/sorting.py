@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
-from openipu.torch.aten.corners import shared
 from openipu.torch.aten.dtypes import is_bool, is_float
 from openipu.torch.aten.registry import op
+from openipu.torch.aten.subgradients import shared
 
 aten = torch.ops.aten
 

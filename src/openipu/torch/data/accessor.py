@@ -28,6 +28,7 @@ _START_METHODS = {
     SharingStrategy.Fork: "fork",
     SharingStrategy.ForkServer: "forkserver",
 }
+_NOT_STARTED = "AsynchronousDataAccessor worker thread failed to start (Check above for details)"
 _PATIENCE = 10.0  # seconds a worker may take to finish the item it is reading
 _HURRY = 2.0  # seconds it may take once it was told to leave at once
 
@@ -156,7 +157,8 @@ class AsynchronousDataAccessor:
 
     def _start(self, strategy: SharingStrategy, recipe: worker.Recipe) -> None:
         method = _START_METHODS[strategy]
-        context = multiprocessing.get_context(method)
+        _leave_if_starting()
+        context: Any = multiprocessing.get_context(method)
         if method == "forkserver":
             _preload_torch()
         self._pipe, theirs = context.Pipe()
@@ -171,6 +173,10 @@ class AsynchronousDataAccessor:
             try:
                 with quiet_fork():
                     process.start()
+            except (EOFError, ConnectionError):
+                # The server that forks workers has gone, and said why.
+                self._pipe.close()
+                raise Error(_NOT_STARTED) from None
             except BaseException:
                 self._pipe.close()
                 raise
@@ -184,7 +190,7 @@ class AsynchronousDataAccessor:
             if answer[0] != "ready":
                 self._fail(answer[1])
         except AssertionError:
-            raise Error("AsynchronousDataAccessor worker thread failed to start (Check above for details)") from None
+            raise Error(_NOT_STARTED) from None
         return answer
 
     def _open_ring(self, count: int) -> None:
@@ -247,6 +253,17 @@ def _stop_all_at_exit() -> None:
         _registered = True
 
 
+def _leave_if_starting() -> None:
+    """End a process that runs the program a second time only because it was started to read data for the first."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        sys.stderr.write(
+            "openipu: a program that reads data asynchronously is imported again by the process that reads: put what "
+            'it does behind `if __name__ == "__main__":`, or choose poptorch.SharingStrategy.Fork.\n'
+        )
+        sys.stderr.flush()
+        os._exit(1)
+
+
 def _preload_torch() -> None:
     """Lets workers be forked from a server that has imported torch, instead of importing it each."""
     server = forkserver._forkserver  # pyright: ignore[reportAttributeAccessIssue]
@@ -266,17 +283,5 @@ def _in_file(recipe: worker.Recipe, stack: contextlib.ExitStack) -> worker.Recip
 
 def _keeps_rest(dataset: Any, rebatched_size: int | None) -> bool:
     """Whether an incomplete item at the end is passed on: only where a loader says so."""
-    from openipu.torch.data.loader import DataLoader
-
-    if not isinstance(dataset, DataLoader):
-        return False
-    if dataset._accessor is not None:
-        raise Error(
-            "The DataLoader already uses an AsynchronousDataAccessor internally. Iterate over the DataLoader itself, "
-            "or create it with mode=poptorch.DataLoaderMode.Sync."
-        )
-    keeps = not dataset._drop_last
-    assert not keeps or rebatched_size is not None or (dataset.combinedBatchSize or 1) <= 1, (
-        "The 'drop_last=False' option from the DataLoader only works if 'rebatched_size' is specified too."
-    )
-    return keeps
+    keeps_rest = getattr(dataset, "_openipu_keeps_rest", None)
+    return keeps_rest is not None and keeps_rest(rebatched_size)

@@ -1,6 +1,7 @@
 """Handing things to new processes: forking beside JAX, datasets that are unpickled late, random generators."""
 
 import contextlib
+import pickle
 import warnings
 from collections.abc import Iterator
 from multiprocessing import reduction
@@ -35,7 +36,7 @@ class Deferred:
 
     def load(self) -> Any:
         """The object."""
-        return self.value if self.pickled is None else reduction.ForkingPickler.loads(self.pickled)
+        return self.value if self.pickled is None else pickle.loads(self.pickled)
 
     def __getstate__(self) -> dict[str, Any]:
         # Pickled at this moment, and not before, because shared tensors need to know the process being started.

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from openipu.torch.batching import batching_of
 from openipu.torch.data import items
 from openipu.torch.data.accessor import AsynchronousDataAccessor
 from openipu.torch.data.forking import quiet_fork
@@ -56,6 +55,9 @@ class DataLoader(torch.utils.data.DataLoader):
     ) -> None:
         self._accessor: AsynchronousDataAccessor | None = None
         assert isinstance(options, Options), f"Expected an instance of poptorch.Options. Received: {type(options)}"
+        # Not above: workers import this module, and have no need of JAX.
+        from openipu.torch.program.batching import batching_of
+
         options._freeze()
         self._options = options
         self._drop_last = drop_last
@@ -139,6 +141,19 @@ class DataLoader(torch.utils.data.DataLoader):
     def __getstate__(self) -> dict[str, Any]:
         # The worker of the asynchronous modes gets a loader that loads by itself.
         return {**self.__dict__, "_accessor": None, "_iterator": None}
+
+    def _openipu_keeps_rest(self, rebatched_size: int | None) -> bool:
+        """What an accessor made for this loader asks: whether an incomplete item at the end is passed on."""
+        if self._accessor is not None:
+            raise Error(
+                "The DataLoader already uses an AsynchronousDataAccessor internally. Iterate over the DataLoader "
+                "itself, or create it with mode=poptorch.DataLoaderMode.Sync."
+            )
+        keeps = not self._drop_last
+        assert not keeps or rebatched_size is not None or (self.combinedBatchSize or 1) <= 1, (
+            "The 'drop_last=False' option from the DataLoader only works if 'rebatched_size' is specified too."
+        )
+        return keeps
 
     def _mode(
         self, mode: DataLoaderMode, worker_rows: int | None, async_options: dict[str, Any] | None

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
+from openipu.torch.boundary import replace_fetcher
+
 
 class Rows:
     """Fetches whole batches from tensors; takes the place of the fetcher of torch's iterator."""
@@ -25,8 +27,8 @@ def gather(loader: DataLoader, batches: Any) -> Any:
     # A subclass may load its samples in a way of its own.
     if type(dataset) is not TensorDataset or loader.batch_sampler is None or loader.collate_fn is not default_collate:
         return batches
-    if loader.num_workers == 0 and hasattr(batches, "_dataset_fetcher") and all(map(_plain, dataset.tensors)):
-        batches._dataset_fetcher = Rows(dataset.tensors)
+    if loader.num_workers == 0 and all(map(_plain, dataset.tensors)):
+        replace_fetcher(batches, Rows(dataset.tensors))
     return batches
 
 

@@ -1,6 +1,7 @@
 """Options written as text: JSON and files of calls, understood without evaluating any code."""
 
 import ast
+import contextvars
 import enum
 import json
 import pathlib
@@ -17,6 +18,11 @@ from openipu.torch.options.popart import _PopartOptions
 ENUMS: dict[str, type[enum.Enum]] = {
     name: value for name, value in vars(enums).items() if isinstance(value, type) and issubclass(value, enum.Enum)
 }
+
+# Letters of a line, and of those how many an error shows.
+_LONGEST, _SHOWN = 10_000, 200
+# The files that are being read: one may load another.
+_reading: contextvars.ContextVar[frozenset[pathlib.Path]] = contextvars.ContextVar("reading", default=frozenset())
 
 # What a line of a file may make; everything else in the namespace is out of reach.
 _MAKERS: dict[str, Callable[..., Any]] = {
@@ -38,7 +44,10 @@ def apply_json(options: OptionsDict, text: str) -> None:
       options: what the methods belong to.
       text: accessors such as "Training.gradientAccumulation" and their argument, or a list of arguments.
     """
-    given = json.loads(text)
+    try:
+        given = json.loads(text)
+    except RecursionError:
+        raise ValueError("Options in JSON are nested too deeply.") from None
     if not isinstance(given, dict):
         raise ValueError(f"Options in JSON must be an object. Received: {text!r}.")
     for accessor, value in given.items():
@@ -52,17 +61,38 @@ def apply_json(options: OptionsDict, text: str) -> None:
 def apply_file(options: OptionsDict, filepath: str) -> None:
     """Makes the calls a file lists, one per line, without the name of the options object before them."""
     path = pathlib.Path(filepath)
-    lines = [line.strip() for line in path.read_text().splitlines()]
+    if path.resolve() in _reading.get():
+        raise ConfigFileError(f"{path.name} loads itself, directly or by another file. Remove its loadFromFile line.")
+    token = _reading.set(_reading.get() | {path.resolve()})
+    try:
+        _apply_lines(options, path)
+    finally:
+        _reading.reset(token)
+
+
+def _apply_lines(options: OptionsDict, path: pathlib.Path) -> None:
+    try:
+        lines = [line.strip() for line in path.read_text().splitlines()]
+    except UnicodeDecodeError:
+        raise ConfigFileError(f"{path.name} is not a text file.") from None
     kept = [line for line in lines if line and not line.startswith("#")]
     for number, line in enumerate(kept, start=1):
         try:
+            if len(line) > _LONGEST:
+                raise SyntaxError(f"a line must not have more than {_LONGEST} letters")
             tree = ast.parse(f"options.{line}", mode="eval").body
             if not isinstance(tree, ast.Call):
                 raise SyntaxError("a line must be a call such as deviceIterations(1)")
             _evaluate(tree, options)
         except SyntaxError as error:
             raise ConfigFileError(
-                f"{type(error).__name__} at line {number} of {path.name}: {error.msg}\n> {line}"
+                f"{type(error).__name__} at line {number} of {path.name}: {error.msg}\n> options.{line[:_SHOWN]}"
+            ) from None
+        except (RecursionError, MemoryError, ValueError) as error:
+            if isinstance(error, ValueError) and "null bytes" not in str(error):
+                raise
+            raise ConfigFileError(
+                f"Line {number} of {path.name} is nested too deeply or is no text.\n> options.{line[:_SHOWN]}"
             ) from None
 
 

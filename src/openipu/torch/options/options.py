@@ -279,7 +279,6 @@ class Options(OptionsDict):
             if name in outside:
                 logger.warning("POPLAR_ENGINE_OPTIONS already has %s; options.enableProfiling() replaces it", name)
         self._popart.setEngineOptions({**self._popart.options.get("engineOptions", {}), **wanted})
-        logger.warning("Options.enableProfiling is recorded, but openipu writes no profile of PopTorch models yet")
         return self
 
     def disableModuleNamescope(self) -> Self:

@@ -57,9 +57,9 @@ class _PopartOptions:
         self._is_frozen = False
 
 
-def check_popart(options: _PopartOptions) -> None:
+def check_popart(options: dict[str, Any]) -> None:
     """Refuses keys that do not exist, or not with a value of that type."""
-    for key, value in options.options.items():
+    for key, value in options.items():
         kind = popart_keys.kind_of(value)
         if kind is None:
             raise Error(f"Unknown value type {type(value)} for option {key}")

@@ -3,9 +3,8 @@
 import attrs
 
 from openipu import environment
-from openipu.errors import UnsupportedError
 from openipu.torch.enums import ConnectionType, MeanReductionStrategy, OutputMode
-from openipu.torch.exceptions import Error
+from openipu.torch.exceptions import Error, UnsupportedError
 from openipu.torch.options.options import Options
 from openipu.torch.options.popart import check_popart
 from openipu.torch.options.strategies import PipelinedExecution, ShardedExecution
@@ -46,26 +45,14 @@ def use_running_mean(options: Options) -> None:
     options._freeze()
 
 
-def validate(options: Options, training: bool = False) -> None:
-    """Refuses what only shows when a model is compiled: unknown backend options, targets that exclude each other.
-
-    Args:
-      options: the executor's.
-      training: whether there are gradients to reduce.
-    """
-    check_popart(options._Popart)
+def validate(options: Options) -> None:
+    """Refuses what only shows when a model is compiled: unknown backend options, targets that exclude each other."""
+    check_popart(options._Popart.options)
     factor = options._Popart.options.get("accumulationFactor", options.Training.gradient_accumulation)
     if factor != options.Training.gradient_accumulation:
         raise UnsupportedError(
             f"accumulationFactor={factor} of Options._Popart is not supported. Set "
             f"Options.Training.gradientAccumulation({factor}), which also cuts the batch accordingly."
-        )
-    processes = options.Distributed.numProcesses
-    if training and processes > 1:
-        raise UnsupportedError(
-            f"Training over several processes is not supported yet: Options.Distributed says that there are "
-            f"{processes}, and gradients would not be reduced over them. Use Options.replicationFactor in one process, "
-            "and Options.Distributed.disable()."
         )
     if options.connection_type != ConnectionType.Never:
         return

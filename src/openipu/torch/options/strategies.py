@@ -39,7 +39,7 @@ class _IExecutionStrategy:
         """The strategy as plain values."""
         raise NotImplementedError
 
-    def place(self, block_id: BlockId, ipu_id: int | None) -> Placement:
+    def placement(self, block_id: BlockId, ipu_id: int | None) -> Placement:
         """Where a block that the capture has met runs.
 
         Args:
@@ -86,7 +86,7 @@ class PipelinedExecution(_IExecutionStrategy):
         """The strategy as plain values."""
         return {"execution_mode": _PIPELINED}
 
-    def place(self, block_id: BlockId, ipu_id: int | None) -> Placement:
+    def placement(self, block_id: BlockId, ipu_id: int | None) -> Placement:
         """Where a block runs: the stage's IPU if it has one, else the block's own, else that of the stage's number."""
         if self._auto is AutoStage.SameAsIpu:
             assert ipu_id is not None, (
@@ -147,7 +147,7 @@ class _IPhasedExecution(_IExecutionStrategy):
             "tensors_liveness": int(self._liveness),
         }
 
-    def place(self, block_id: BlockId, ipu_id: int | None) -> Placement:
+    def placement(self, block_id: BlockId, ipu_id: int | None) -> Placement:
         """Where a block runs, its phase included."""
         stage = self._known(block_id)
         phase = next(index for index, phase in enumerate(self._phases) if stage in phase.stages)
@@ -178,9 +178,9 @@ class ParallelPhasedExecution(_IPhasedExecution):
         )
         return {**super().backendOptions(), "serial_phases_execution": False}
 
-    def place(self, block_id: BlockId, ipu_id: int | None) -> Placement:
+    def placement(self, block_id: BlockId, ipu_id: int | None) -> Placement:
         """Where a block runs; even phases must be on even IPUs and odd ones on odd IPUs."""
-        placement = super().place(block_id, ipu_id)
+        placement = super().placement(block_id, ipu_id)
         assert placement.ipu % 2 == placement.phase % 2, (
             "When phases are executed in parallel: even phases must run on even IPUs and odd phases on odd IPUs. "
             f"Received: block {block_id!r} of phase {placement.phase} on IPU {placement.ipu}."

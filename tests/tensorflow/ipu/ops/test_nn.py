@@ -118,15 +118,15 @@ def test_sampled_losses_are_those_of_tensorflow(on_device, rng, name, true):
 
 
 def test_sampled_classes_differ_and_follow_the_log_uniform_law(on_device):
-    from openipu.tensorflow import candidates
+    from openipu.tensorflow.ops import sampled_losses
 
     labels = tf.constant([[3]])
-    chosen = np.stack([candidates.log_uniform_sample(labels, 5, 20)[0] for _ in range(50)])
-    chosen = np.concatenate([chosen, on_device(lambda: candidates.log_uniform_sample(labels, 5, 20)[0][None])])
+    chosen = np.stack([sampled_losses.log_uniform_sample(labels, 5, 20)[0] for _ in range(50)])
+    chosen = np.concatenate([chosen, on_device(lambda: sampled_losses.log_uniform_sample(labels, 5, 20)[0][None])])
     assert all(len(set(row)) == 5 for row in chosen)
     assert chosen.max() < 20 and (chosen == 0).sum() > (chosen == 19).sum()
     everything = tf.range(20)[None]
-    expected = candidates.log_uniform_sample(everything, 5, 20)[1]
+    expected = sampled_losses.log_uniform_sample(everything, 5, 20)[1]
     np.testing.assert_allclose(np.sum(expected), 5, rtol=1e-3)
     loss = nn_ops.sampled_softmax_loss(tf.ones([20, 2]), tf.zeros([20]), [[1], [2]], tf.ones([2, 2]), 5, 20)
     assert np.isfinite(loss).all()
@@ -172,3 +172,29 @@ def test_operations_work_in_layers_built_with_an_unknown_batch():
     x = tf.random.normal([4, 5, 3])
     expected = tf.nn.ctc_loss([[1, 1]] * 4, x, [2] * 4, [5] * 4, logits_time_major=False, blank_index=0)
     np.testing.assert_allclose(model(x)[:, 0], expected, rtol=1e-4)
+
+
+def test_losses_are_the_same_in_a_tf1_graph(rng):
+    logits = rng.standard_normal((7, 2, 4)).astype(np.float32)
+    labels, lengths, times = np.array([[1, 1, 2], [3, 2, 0]]), np.array([3, 2]), np.array([7, 6])
+    weights, inputs = rng.standard_normal((6, 3)).astype(np.float32), rng.standard_normal((2, 3)).astype(np.float32)
+    sampled = (np.array([0, 2]), np.full((2, 1), 0.4, np.float32), np.array([0.5, 0.3], np.float32))
+
+    def losses():
+        kind = tf.constant([[0], [2]])
+        ctc = nn_ops.ctc_loss_v2(tf.constant(labels), logits, tf.constant(lengths), tf.constant(times), 0)
+        softmax = nn_ops.sampled_softmax_loss(weights, np.zeros(6, np.float32), kind, inputs, 2, 6, 1, sampled)
+        return ctc, softmax
+
+    expected = losses()
+    # As in a program of TensorFlow 1: operators compare tensors by identity, as Python objects.
+    compare = tf.compat.v1
+    compare.disable_tensor_equality()
+    try:
+        with tf.Graph().as_default(), compare.Session() as session:
+            received = session.run(losses())
+    finally:
+        compare.enable_tensor_equality()
+    for one, other in zip(expected, received, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5)
+    np.testing.assert_allclose(received[0], tf.nn.ctc_loss(labels, logits, lengths, times, blank_index=0), rtol=1e-5)

@@ -51,7 +51,7 @@ def test_variables_scale_and_shift_channels_under_their_scope(rng):
 
 
 def test_gradients_are_those_of_the_formula(on_device, rng):
-    from openipu.tensorflow.normalization import normalise
+    from openipu.tensorflow.ops.normalization import normalise
 
     x = rng.normal(size=(2, 4)).astype("float32")
     weight = rng.normal(size=(2, 4)).astype("float32")

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.ipu import f8_ops, image_ops, statistics_ops
+from tensorflow.python.ipu import f8_ops, image_ops, math_ops, statistics_ops
 
 TYPES = {f8_ops.Format.F143: ml_dtypes.float8_e4m3fnuz, f8_ops.Format.F152: ml_dtypes.float8_e5m2fnuz}
 
@@ -105,3 +105,14 @@ def test_quarter_tensors_are_pairs_of_bytes():
     assert pair == f8_ops.QuarterTensor(tf.constant([3, 4], tf.uint8), tf.constant(0, tf.uint8))
     with pytest.raises(TypeError, match=r"data must be of type uint8\. Received: float32"):
         f8_ops.QuarterTensor(tf.ones([2]), tf.constant(0, tf.uint8))
+
+
+def test_histograms_are_of_floats():
+    with pytest.raises(TypeError, match="'inputs' has DataType int32 not in list of allowed values: float16, float32"):
+        statistics_ops.histogram(tf.constant([1, 2, 3]), tf.constant([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_sum_of_segments_has_at_least_one(count):
+    with pytest.raises(ValueError, match=rf"num_segments must be a positive integer\. Received: num_segments={count}"):
+        math_ops.segment_sum(tf.ones((4, 2)), tf.constant([0, 0, 1, 1]), count)

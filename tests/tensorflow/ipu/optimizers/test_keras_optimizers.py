@@ -69,7 +69,10 @@ def test_models_train_with_wrapped_optimizers(strategy):
         assert 1 < fit(accumulated) < fit(keras.optimizers.SGD(0.1))
 
 
-@pytest.mark.parametrize("name", [n for n in optimizers.__all__ if n.startswith("ALS")])
-def test_automatic_loss_scaling_is_refused(name):
-    with pytest.raises(UnsupportedError, match=rf"keras\.ipu\.optimizers\.{name} is not supported.*LossScaleOptimizer"):
-        getattr(optimizers, name)(keras.optimizers.SGD())
+def test_clipping_is_that_of_the_optimizer_inside():
+    wrapped = optimizers.CrossReplicaOptimizer(keras.optimizers.SGD(1.0, clipvalue=0.5))
+    assert wrapped.clipvalue == 0.5 and wrapped.clipnorm is None
+    wrapped.clipvalue = 0.25
+    assert wrapped.inner_optimizer.clipvalue == 0.25 and steps(wrapped, [3.0]) == [0.75]
+    with pytest.raises(UnsupportedError, match="ALSOptimizerSGD does not clip gradients"):
+        optimizers.ALSOptimizerSGD().clipnorm = 1.0

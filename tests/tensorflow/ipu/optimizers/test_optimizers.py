@@ -50,7 +50,7 @@ def test_averaged_gradients_are_added_up_by_the_strategy_again():
 
 
 def test_without_a_strategy_the_mean_is_applied(monkeypatch):
-    from openipu.tensorflow import collectives
+    from openipu.tensorflow.ops import collectives
 
     monkeypatch.setattr(collectives, "cross_replica_mean", lambda g: g / 4)
     variable = tf.Variable(1.0)
@@ -84,7 +84,7 @@ def test_the_old_form_sums_for_plain_optimizers_only():
 
 
 def test_accumulators_have_the_dtype_asked_for():
-    from openipu.tensorflow.accumulation import Accumulators
+    from openipu.tensorflow.ops.accumulation import Accumulators
 
     variable = tf.Variable(tf.ones([2], tf.float16))
     for rule, wanted in ((None, tf.float16), (tf.float32, tf.float32), (lambda v: tf.float32, tf.float32)):
@@ -115,3 +115,27 @@ def test_wrong_arguments_are_refused():
         ipu.optimizers.IpuOptimizer(tf.keras.optimizers.SGD())
     with pytest.raises(ValueError, match="num_mini_batches must be a positive number"):
         ipu.optimizers.GradientAccumulationOptimizerV2(SGD(1.0), 0)
+
+
+def test_a_loop_that_ends_in_the_middle_of_an_update_is_refused(strategy):
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+        optimizer = ipu.optimizers.GradientAccumulationOptimizerV2(SGD(0.1), 4)
+
+        @tf.function(jit_compile=True)
+        def program(count):
+            for _ in range(count):
+                optimizer.minimize(weight * weight, var_list=[weight])
+
+        with pytest.raises(tf.errors.FailedPreconditionError, match="4 number of mini batches inside a loop with 6"):
+            strategy.run(program, (6,))
+        strategy.run(program, (8,))
+    np.testing.assert_allclose(weight.numpy(), (1 - 0.8) ** 2, rtol=1e-5)
+
+
+def test_gradients_of_shards_are_those_of_the_optimizer_inside(strategy):
+    with strategy.scope():
+        weight = tf.Variable(1.0)
+        optimizer = ipu.optimizers.ShardedOptimizer(SGD(0.1))
+        strategy.run(tf.function(lambda: optimizer.minimize(weight * weight, var_list=[weight]) and None))
+    np.testing.assert_allclose(weight.numpy(), 0.8, rtol=1e-6)

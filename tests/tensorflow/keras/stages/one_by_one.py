@@ -12,9 +12,17 @@ import attrs
 
 from openipu.tensorflow.keras.stages.create import stages_for
 from openipu.tensorflow.keras.stages.flatten import Flat, Key, Leaf, flatten
-from openipu.tensorflow.keras.stages.graph import Graph, Kind, flavour_of, graph_of
+from openipu.tensorflow.keras.stages.graph import Graph, Kind
 from openipu.tensorflow.keras.stages.queries import stage_count
 from openipu.tensorflow.keras.stages.state import state_of
+from openipu.tensorflow.keras.stages.tracing import graph_of
+from openipu.tensorflow.keras.versions import keras2, version_of
+from tests.tensorflow.keras.stages import keras2_parts, keras3_parts
+
+
+def parts_of(model: Any) -> Any:
+    """The module that knows how the Keras of this model runs a part of it."""
+    return keras2_parts if version_of(model) is keras2 else keras3_parts
 
 
 @attrs.frozen(eq=False)
@@ -46,11 +54,11 @@ class Stage:
     @property
     def variables(self) -> list[Any]:
         """The variables of its layers: weights, statistics, seeds."""
-        flavour = flavour_of(self.model)
-        found = [v for layer in self.layers for v in flavour.variables(layer)]
+        version, parts = version_of(self.model), parts_of(self.model)
+        found = [v for layer in self.layers for v in version.variables(layer)]
         # A variable of the model itself is an argument of the operation that uses it.
         calls = [leaf.call for leaf in self.leaves if leaf.call is not None]
-        found += [c for call in calls for c in flavour.constants(call.node) if isinstance(c, flavour.Variable)]
+        found += [c for call in calls for c in parts.constants(call.node) if isinstance(c, parts.Variable)]
         return list({id(v): v for v in found}.values())
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
@@ -66,16 +74,16 @@ class Stage:
         Returns:
           The values of `gives` and `gives_masks`, and the losses that layers of this stage add.
         """
-        flavour = flavour_of(self.model)
+        version, parts = version_of(self.model), parts_of(self.model)
         env = dict(zip(self.takes, values, strict=False))
         for key, mask in zip(self.takes_masks, values[len(self.takes) :], strict=True):
-            flavour.set_mask(env[key], mask)
+            parts.set_mask(env[key], mask)
         for layer in self.layers:
-            flavour.clear_losses(layer)
-        _run(flavour, self.model, self.leaves, env)
-        losses = [loss for layer in self.layers for loss in flavour.own_losses(layer)]
-        losses += [loss() for layer in self.regularised for loss in flavour.regularisers(layer)]
-        return [env[key] for key in self.gives] + [flavour.mask(env[key]) for key in self.gives_masks], losses
+            parts.clear_losses(layer)
+        _run(version, self.model, self.leaves, env)
+        losses = [loss for layer in self.layers for loss in parts.own_losses(layer)]
+        losses += [loss() for layer in self.regularised for loss in parts.regularisers(layer)]
+        return [env[key] for key in self.gives] + [parts.mask(env[key]) for key in self.gives_masks], losses
 
 
 @attrs.frozen(eq=False)
@@ -94,15 +102,15 @@ class StagedModel:
 
     def enter(self, x: Any) -> list[Any]:
         """The model's inputs, in the user's structure, as the first stage takes them."""
-        return flavour_of(self.model).standardise(self.model, x)
+        return parts_of(self.model).standardise(self.model, x)
 
     def leave(self, values: Sequence[Any]) -> Any:
         """What the last stage gives, in the structure in which the model returns it."""
-        flavour = flavour_of(self.model)
+        version, parts = version_of(self.model), parts_of(self.model)
         if self.graph.kind is not Kind.SUBCLASS:
-            return flavour.pack_outputs(flavour.graph_model(self.model), values)
+            return parts.pack_outputs(version.graph_model(self.model), values)
         given = iter(values)
-        return flavour.map_structure(lambda v: next(given) if flavour.is_symbolic(v) else v, self.graph.structure)
+        return version.map_structure(lambda v: next(given) if version.is_symbolic(v) else v, self.graph.structure)
 
     def __call__(self, x: Any) -> Any:
         """All stages, one after the other: what the model itself computes."""
@@ -124,7 +132,7 @@ def stage_functions(model: Any, training: bool | None = None) -> StagedModel:
     flat = flatten(graph, stages_for(graph, state_of(model).assignment), training=training)
     masked = _masked(model, flat)
     crossings = [_crossing(flat, stage) for stage in range(count + 1)]
-    flavour = flavour_of(model)
+    version = version_of(model)
     seen: set[int] = set()
     stages = []
     for index, (takes, gives) in enumerate(itertools.pairwise(crossings)):
@@ -141,7 +149,7 @@ def stage_functions(model: Any, training: bool | None = None) -> StagedModel:
                 gives=gives,
                 takes_masks=tuple(key for key in takes if key in masked) if index else (),
                 gives_masks=tuple(key for key in gives if key in masked) if index < count - 1 else (),
-                specs=tuple(flavour.shape_and_dtype(flat.tensors[key]) for key in takes),
+                specs=tuple(version.shape_and_dtype(flat.tensors[key]) for key in takes),
                 layers=tuple(layers.values()),
                 regularised=regularised,
             )
@@ -166,39 +174,39 @@ def _crossing(flat: Flat, stage: int) -> tuple[Key, ...]:
     return tuple(dict.fromkeys(key for key in needed if key in made))
 
 
-def _run(flavour: Any, model: Any, leaves: Sequence[Leaf], env: dict[Key, Any]) -> None:
-    with flavour.calling(model) as set_training:
+def _run(version: Any, model: Any, leaves: Sequence[Leaf], env: dict[Key, Any]) -> None:
+    with version.calling(model) as set_training:
         for _, group in itertools.groupby(leaves, key=lambda leaf: leaf.path):
             group = list(group)
             with contextlib.ExitStack() as scopes:
                 for around in group[0].models:
-                    scopes.enter_context(flavour.scope(around))
+                    scopes.enter_context(version.scope(around))
                 for leaf in group:
                     set_training(leaf.training)
-                    env.update(zip(leaf.writes, _results(flavour, leaf, env), strict=True))
+                    env.update(zip(leaf.writes, _results(version, parts_of(model), leaf, env), strict=True))
 
 
-def _results(flavour: Any, leaf: Leaf, env: dict[Key, Any]) -> list[Any]:
+def _results(version: Any, parts: Any, leaf: Leaf, env: dict[Key, Any]) -> list[Any]:
     values = [env[key] for key in leaf.reads]
     if leaf.call is None:
-        return [flavour.cast(values[0], leaf.dtype)]
+        return [parts.cast(values[0], leaf.dtype)]
     named = {id(t): value for t, value in zip(leaf.call.inputs, values, strict=True)}
-    return flavour.run(leaf.call.node, named, leaf.training, leaf.forced)
+    return version.run(leaf.call.node, named, leaf.training, leaf.forced)
 
 
 def _masked(model: Any, flat: Flat) -> set[Key]:
     """The tensors that have a mask, which is an attribute of the tensor and would be lost between stages."""
-    flavour = flavour_of(model)
-    if all(flavour.mask(tensor) is None for tensor in flat.tensors.values()):
+    version, parts = version_of(model), parts_of(model)
+    if all(parts.mask(tensor) is None for tensor in flat.tensors.values()):
         return set()
     # What a layer does with a mask it gets inside a nested model shows only when it is run.
     found: set[Key] = set()
 
     def probe(*values: Any) -> Any:
         env = dict(zip(flat.inputs, values, strict=True))
-        _run(flavour, model, flat.leaves, env)
-        found.update(key for key, value in env.items() if flavour.mask(value) is not None)
+        _run(version, model, flat.leaves, env)
+        found.update(key for key, value in env.items() if parts.mask(value) is not None)
         return values[0]
 
-    flavour.infer(probe, *[flat.tensors[key] for key in flat.inputs])
+    version.infer(probe, *[flat.tensors[key] for key in flat.inputs])
     return found

@@ -159,6 +159,19 @@ def test_data_that_does_not_fit_the_stages_is_refused(scope):
         prepare(model, keras.KerasTensor((8, 4)))
 
 
+def test_stages_survive_a_build_with_the_shape_of_one_example(scope):
+    model = Subclass()
+    model.build((28, 3))
+    assign(model, [0, 1])
+    prepare(model, keras.KerasTensor((8, 28, 3)))
+    assignments = model.get_pipeline_stage_assignment()
+    assert [(a.layer, a.node_index, a.pipeline_stage) for a in assignments] == [
+        (layer, 0, stage) for stage, layer in enumerate(model.layers)
+    ]
+    with pytest.raises(RuntimeError, match=r"no longer valid"):
+        prepare(model, keras.KerasTensor((8, 4, 28, 3)))
+
+
 def test_a_call_that_cannot_be_traced_says_why(scope):
     import tensorflow as tf
 

@@ -12,7 +12,7 @@ from openipu.tensorflow.keras.stages import (
     stage_of_scope,
 )
 from openipu.tensorflow.keras.stages.create import from_stages, stages_of
-from openipu.tensorflow.keras.stages.graph import graph_of
+from openipu.tensorflow.keras.stages.tracing import graph_of
 from tests.tensorflow.keras.stages.one_by_one import stage_functions, stage_variables
 
 layers = tf_keras.layers

@@ -1,5 +1,9 @@
-"""The strategy for several processes: every name is refused when used, as `refused.TABLE` says."""
+"""The strategy for the instances that poprun starts."""
 
+from openipu.tensorflow.executor.distributed import PopDistExtendedV1, PopDistStrategy
 from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.keras import extended_classes as _extended_classes  # noqa: F401  (extends models in scope)
 
 globals().update(refused.declare(__name__))
+
+__all__ = ["PopDistExtendedV1", "PopDistStrategy"]

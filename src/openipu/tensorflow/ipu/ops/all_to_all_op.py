@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow import collectives
+from openipu.tensorflow.ops import collectives
 
 __all__ = ["all_gather", "all_to_all"]
 

@@ -1,5 +1,5 @@
-"""Compilation ahead of time: every name is refused when used, as `refused.TABLE` says."""
+"""Compilation ahead of time, under the path IPU programs know."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.applications.compilation import experimental_application_compile_op
 
-globals().update(refused.declare(__name__))
+__all__ = ["experimental_application_compile_op"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow import collectives
+from openipu.tensorflow.ops import collectives
 
 __all__ = ["assume_equal_across_replicas", "cross_replica_mean", "cross_replica_sum"]
 

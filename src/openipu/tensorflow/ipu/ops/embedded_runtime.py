@@ -1,5 +1,17 @@
-"""Running programs compiled ahead of time: every name is refused when used, as `refused.TABLE` says."""
+"""Running programs compiled ahead of time, under the path IPU programs know."""
 
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.applications.runtime import (
+    RuntimeContext,
+    embedded_runtime_call,
+    embedded_runtime_start,
+    embedded_runtime_start_and_call,
+    embedded_runtime_stop,
+)
 
-globals().update(refused.declare(__name__))
+__all__ = [
+    "RuntimeContext",
+    "embedded_runtime_call",
+    "embedded_runtime_start",
+    "embedded_runtime_start_and_call",
+    "embedded_runtime_stop",
+]

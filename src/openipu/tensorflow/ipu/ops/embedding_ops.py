@@ -1,13 +1,24 @@
-"""Lookups in tables of embeddings; tables kept on the host are refused."""
+"""Lookups in tables of embeddings, on the device and on the host."""
 
 from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow.embedding import lookup
-from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.ops.embedding import lookup
+from openipu.tensorflow.ops.host_embedding import (
+    HostEmbedding,
+    HostEmbeddingOptimizerSpec,
+    HostEmbeddingSGDGAOptimizerSpec,
+    create_host_embedding,
+)
 
-globals().update(refused.declare(__name__))
+__all__ = [
+    "HostEmbedding",
+    "HostEmbeddingOptimizerSpec",
+    "HostEmbeddingSGDGAOptimizerSpec",
+    "create_host_embedding",
+    "embedding_lookup",
+]
 
 
 def embedding_lookup(

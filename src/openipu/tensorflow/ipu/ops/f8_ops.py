@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow import float8
 from openipu.tensorflow.ipu import refused
+from openipu.tensorflow.ops import float8
 
 globals().update(refused.declare(__name__))
 
@@ -45,10 +45,10 @@ class QuarterTensor:
         """Data and metadata as NumPy arrays."""
         return [self.data.numpy(), self.metadata.numpy()]
 
-    def assign(self, values: Sequence[Any]) -> None:
+    def assign(self, new_values: Sequence[Any], **kwargs: Any) -> None:
         """Replaces data and metadata, which must be variables."""
-        for variable, value in zip((self.data, self.metadata), values, strict=True):
-            variable.assign(value)
+        for variable, value in zip((self.data, self.metadata), new_values, strict=True):
+            variable.assign(value, **kwargs)
 
     def __repr__(self) -> str:
         return f"QuarterTensor(data={self.data!r}, metadata={self.metadata!r})"
@@ -102,13 +102,15 @@ def f8_matmul(lhs: Any, rhs: Any, name: str = "f8_matmul") -> tf.Tensor:
 
 
 def _convolution(function: Callable, dimensions: int, data_format: str) -> Callable:
+    rest = [1] if dimensions == 1 else [1] * (dimensions + 2)
+
     def convolve(
         inputs: Any,
         filters: Any,
         strides: Any,
         padding: str,
         data_format: str = data_format,
-        dilations: Any = None,
+        dilations: Any = rest,
         name: str = f"f8_conv_{dimensions}d",
     ) -> tf.Tensor:
         with tf.name_scope(name):

@@ -55,4 +55,6 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int, name: str | None
       num_segments: rows of the result; segments without rows are zero.
       name: of the operation.
     """
+    if isinstance(num_segments, int) and num_segments < 1:
+        raise ValueError(f"num_segments must be a positive integer. Received: num_segments={num_segments}.")
     return tf.math.unsorted_segment_sum(data, segment_ids, num_segments, name=name)

@@ -1,15 +1,12 @@
-"""Activations, and losses over many classes or over sequences; beam search is refused."""
+"""Activations, losses over many classes or over sequences, and the likeliest labels of sequences."""
 
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow import candidates, ctc
-from openipu.tensorflow.ipu import refused
 from openipu.tensorflow.ipu.ops.functional_ops import outlined_function
-
-globals().update(refused.declare(__name__))
+from openipu.tensorflow.ops import ctc, ctc_decoding, sampled_losses
 
 
 def gelu(x: Any, approximate: bool = True, name: str | None = None) -> tf.Tensor:
@@ -136,6 +133,46 @@ def ctc_loss_with_log_probs(
     return _ctc(labels, log_probs, label_length, data_length, blank_index, data.dtype, out_dtype, "data", name)
 
 
+# Their names in TensorFlow 1.
+ctc_loss = ctc_loss_with_log_probs
+ctc_loss_with_logits = ctc_loss_v2
+
+
+def ctc_beam_search_decoder(
+    logits: Any, logits_lengths: Any, beam_width: int = 100, top_paths: int = 1, blank_index: int = -1,
+    name: str | None = None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
+    """The likeliest label sequences.
+
+    Args:
+      logits: [time, batch, classes].
+      logits_lengths: [batch], how much of each example counts.
+      beam_width: how many sequences are followed at a time.
+      top_paths: how many are returned.
+      blank_index: the class of the blank.
+      name: of the operation.
+
+    Returns:
+      Negative logarithms of their probabilities [batch, paths], lengths [batch, paths], labels [batch, paths, time].
+    """
+    log_probs = tf.nn.log_softmax(tf.convert_to_tensor(logits))
+    return ctc_beam_search_decoder_with_log_probs(log_probs, logits_lengths, beam_width, top_paths, blank_index, name)
+
+
+def ctc_beam_search_decoder_with_log_probs(
+    log_probs: Any, input_lengths: Any, beam_width: int = 100, top_paths: int = 1, blank_index: int = -1,
+    name: str | None = None,
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:  # fmt: skip
+    """The same from logarithms of probabilities."""
+    log_probs = tf.convert_to_tensor(log_probs)
+    classes = log_probs.shape[-1]
+    if classes is None or not -classes <= blank_index < classes:
+        raise ValueError(f"blank_index must be one of the {classes} classes. Received: blank_index={blank_index}.")
+    with tf.name_scope(name or "ctc_beam_search_decoder"):
+        lengths = tf.cast(input_lengths, tf.int32)
+        return ctc_decoding.decode(log_probs, lengths, blank_index % classes, beam_width, top_paths)
+
+
 def _ctc(labels: Any, log_probs: tf.Tensor, label_length: Any, data_length: Any, blank: int, dtype: tf.DType,
          out_dtype: Any, argument: str, name: str | None) -> tf.Tensor:  # fmt: skip
     wanted = dtype if out_dtype is None else tf.as_dtype(out_dtype)
@@ -155,8 +192,8 @@ def _sampled_logits(weights: Any, biases: Any, labels: Any, inputs: Any, num_sam
                     drop_accidental_hits: bool) -> tf.Tensor:  # fmt: skip
     labels = tf.reshape(tf.cast(labels, tf.int32), [-1, num_true])
     if sampled_values is None:
-        sampled_values = candidates.log_uniform_sample(labels, num_sampled, num_classes, seed)
-    return candidates.sampled_logits(
+        sampled_values = sampled_losses.log_uniform_sample(labels, num_sampled, num_classes, seed)
+    return sampled_losses.sampled_logits(
         tf.convert_to_tensor(weights), tf.convert_to_tensor(biases), labels, tf.convert_to_tensor(inputs),
         sampled_values, drop_accidental_hits,
     )  # fmt: skip

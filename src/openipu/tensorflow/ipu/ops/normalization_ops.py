@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow.normalization import check_groups, normalise
+from openipu.tensorflow.ops.normalization import check_groups, normalise
 
 __all__ = ["DATA_FORMAT_NCHW", "DATA_FORMAT_NHWC", "group_norm", "instance_norm", "layer_norm"]
 

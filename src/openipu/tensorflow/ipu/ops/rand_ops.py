@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow.shapes import sizes
+from openipu.tensorflow.ops.shapes import sizes
 
 __all__ = ["dropout"]
 

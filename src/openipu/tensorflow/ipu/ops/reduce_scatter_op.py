@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow import collectives
 from openipu.tensorflow.ipu import reductions
+from openipu.tensorflow.ops import collectives
 
 __all__ = ["reduce_scatter"]
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from openipu.tensorflow import collectives
+from openipu.tensorflow.ops import collectives
 
 __all__ = ["replication_index"]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow.embedding import lookup
-from openipu.tensorflow.shapes import sizes
+from openipu.tensorflow.ops.embedding import lookup
+from openipu.tensorflow.ops.shapes import sizes
 
 __all__ = ["sequence_slice", "sequence_slice_pack", "sequence_slice_unpack"]
 

@@ -26,10 +26,14 @@ def histogram(inputs: Any, levels: Any, absolute_of_input: bool = False) -> tf.T
     """
     inputs, levels = tf.convert_to_tensor(inputs), tf.convert_to_tensor(levels)
     for argument, value in (("inputs", inputs), ("levels", levels)):
-        if value.shape.rank != 1 or value.dtype not in (tf.float16, tf.float32):
+        if value.dtype not in (tf.float16, tf.float32):
+            raise TypeError(
+                f"Value passed to parameter '{argument}' has DataType {value.dtype.name} not in list of allowed "
+                "values: float16, float32."
+            )
+        if value.shape.rank != 1:
             raise ValueError(
-                f"{argument} must be a float16 or float32 tensor of rank 1. "
-                f"Received: {value.dtype.name} of shape {value.shape}."
+                f"{argument} must be a float16 or float32 tensor of rank 1. Received: shape {value.shape}."
             )
     inputs, levels = tf.stop_gradient(inputs), tf.stop_gradient(levels)
     if absolute_of_input:

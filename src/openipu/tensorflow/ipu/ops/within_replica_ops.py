@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow.ipu import reductions
-from openipu.tensorflow.shapes import static_shape
+from openipu.tensorflow.ops.shapes import static_shape
 
 __all__ = ["all_gather", "all_reduce", "reduce_scatter"]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow import collectives
 from openipu.tensorflow.ipu.optimizers.ipu_optimizer import GradsAndVars, IpuOptimizer
+from openipu.tensorflow.ops import collectives
 
 __all__ = ["CrossReplicaOptimizer", "apply_cross_replica_op", "apply_cross_replica_op_single"]
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.tensorflow.accumulation import Accumulators, DtypeRule
 from openipu.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod
 from openipu.tensorflow.ipu.optimizers.cross_replica_optimizer import CrossReplicaOptimizer
 from openipu.tensorflow.ipu.optimizers.ipu_optimizer import IpuOptimizer
+from openipu.tensorflow.ops.accumulation import Accumulators, DtypeRule
+from openipu.tensorflow.refusals import Refused, refused_function
 
 __all__ = [
     "CrossReplicaGradientAccumulationOptimizer",
@@ -16,6 +17,9 @@ __all__ = [
     "GradientAccumulationOptimizerV2",
     "GradientAccumulationReductionMethod",
 ]
+
+
+_INSIDE = Refused("it was the inside of this optimizer in TensorFlow 1", "Call minimize or apply_gradients.")
 
 
 class GradientAccumulationOptimizerV2(IpuOptimizer):
@@ -58,6 +62,10 @@ class GradientAccumulationOptimizerV2(IpuOptimizer):
 
         self._accumulators.apply([tf.convert_to_tensor(grad) for grad, _ in given], variables, update)
         return tf.no_op()
+
+
+for _name in ("create_accumulated_grads", "apply_gradient_accumulation"):
+    setattr(GradientAccumulationOptimizerV2, _name, staticmethod(refused_function(f"ipu.optimizers.{_name}", _INSIDE)))
 
 
 class CrossReplicaGradientAccumulationOptimizerV2(GradientAccumulationOptimizerV2):

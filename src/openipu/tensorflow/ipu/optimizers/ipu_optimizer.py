@@ -5,6 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from openipu.tensorflow.boundary import create_slots
+
 GradsAndVars = Iterable[tuple[Any, tf.Variable]]
 
 
@@ -39,7 +41,7 @@ class IpuOptimizer(tf.compat.v1.train.Optimizer):
         return self._opt.apply_gradients(pairs, global_step=global_step, name=name)
 
     def _create_slots(self, var_list: list[tf.Variable]) -> None:
-        self._opt._create_slots(var_list)
+        create_slots(self._opt, var_list)
 
     def _make_slots(self, variables: list[tf.Variable]) -> None:
         """Make the slots outside of the function that is being traced, and let it know that it uses them."""

@@ -21,4 +21,4 @@ class ShardedOptimizer(IpuOptimizer):
 
     def compute_gradients(self, loss: Any, var_list: Any = None, **kwargs: Any) -> list[tuple[Any, tf.Variable]]:
         """Those of the optimizer inside, placed with their operations."""
-        return self._opt.compute_gradients(loss, var_list=var_list, colocate_gradients_with_ops=True, **kwargs)
+        return self._opt.compute_gradients(loss, var_list=var_list, **{**kwargs, "colocate_gradients_with_ops": True})

@@ -3,8 +3,8 @@
 from openipu.tensorflow.keras.stages.auto import Split, split
 from openipu.tensorflow.keras.stages.locations import stage_of_scope
 from openipu.tensorflow.keras.stages.mixins import FunctionalStages, ModelStages, SequentialStages
-from openipu.tensorflow.keras.stages.queries import check_pipelinable, is_pipelined, prepare, stage_count
-from openipu.tensorflow.keras.stages.saving import NAMES, config_of, restore, restore_on_load
+from openipu.tensorflow.keras.stages.queries import check_devices, check_pipelinable, is_pipelined, prepare, stage_count
+from openipu.tensorflow.keras.stages.saving import NAMES, config_of, restore
 from openipu.tensorflow.keras.stages.scope import PipelineStage
 from openipu.tensorflow.keras.stages.state import StageState
 
@@ -16,12 +16,12 @@ __all__ = [
     "SequentialStages",
     "Split",
     "StageState",
+    "check_devices",
     "check_pipelinable",
     "config_of",
     "is_pipelined",
     "prepare",
     "restore",
-    "restore_on_load",
     "split",
     "stage_count",
     "stage_of_scope",

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from openipu.tensorflow.keras.versions import version_of
+
 
 class ModelLayerPipelineStageAssignment:
     """The stage of one call of a layer, in a subclass of `Model`.
@@ -175,6 +177,5 @@ class SequentialNestedModelPipelineStageAssignment:
 
 def inbound_layers(layer: Any, node_index: int) -> list[Any]:
     """The layers whose results a call takes, in the order of its arguments."""
-    parents = layer._inbound_nodes[node_index].parent_nodes
-    # Keras 3 calls it `operation`, Keras 2 calls it `layer`.
-    return [getattr(p, "operation", None) or p.layer for p in parents]
+    version = version_of(layer)
+    return version.parents(version.inbound_nodes(layer)[node_index])

@@ -7,14 +7,15 @@ import attrs
 import jax
 import numpy as np
 import tensorflow as tf
-from jax.interpreters import partial_eval
 
+from openipu import jax_boundary
 from openipu.hardware import MK2, Target
+from openipu.model import Cost, cost
 from openipu.program.balance import balance
-from openipu.program.cost import Cost, count
-from openipu.tensorflow.capture import capture
+from openipu.tensorflow.capture.function import capture
 from openipu.tensorflow.keras.stages.flatten import Flat, Leaf, flatten
-from openipu.tensorflow.keras.stages.graph import Graph, flavour_of
+from openipu.tensorflow.keras.stages.graph import Graph
+from openipu.tensorflow.keras.versions import KerasVersion, version_of
 
 
 @attrs.frozen
@@ -65,14 +66,14 @@ def split(graph: Graph, stages: int, batch_size: int = 1, target: Target = MK2) 
             "shape of its inputs."
         )
     leaves = [leaf for leaf in flat.leaves if leaf.call is not None]
-    costs = layer_costs(graph, flat, leaves, batch_size)
+    costs = layer_costs(graph, flat, leaves, batch_size, target)
     groups = _inseparable(graph, leaves)
     if not isinstance(stages, int) or not 1 <= stages <= len(groups):
         raise ValueError(
             f"stages must be between 1 and the number of layers that can be separated, {len(groups)} in model "
             f"{graph.model.name}. Received: stages={stages}. Calls of a shared layer stay in one stage."
         )
-    seconds = [sum(_seconds(costs[i], target) for i in group) for group in groups]
+    seconds = [sum(costs[i].seconds for i in group) for group in groups]
     edges = [_crossing(flat, leaves, group[-1] + 1, batch_size, graph) / target.pair_bandwidth for group in groups[:-1]]
     found = balance(seconds, stages, edges)
     assignment = [s for s, group in zip(found.assignment, groups, strict=True) for _ in group]
@@ -80,13 +81,13 @@ def split(graph: Graph, stages: int, batch_size: int = 1, target: Target = MK2) 
     return Split(names, tuple(costs), tuple(assignment), found.stage_costs, found.balance)
 
 
-def layer_costs(graph: Graph, flat: Flat, leaves: Sequence[Leaf], batch_size: int) -> list[Cost]:
+def layer_costs(graph: Graph, flat: Flat, leaves: Sequence[Leaf], batch_size: int, target: Target) -> list[Cost]:
     """The cost of a forward pass of each layer, counted in what it compiles to."""
-    flavour = flavour_of(graph.model)
+    version = version_of(graph.model)
     specs: list[tf.TensorSpec] = []
     places: list[range] = []
     for leaf in leaves:
-        shapes = [_static(flavour, flat.tensors[key], batch_size, leaf.name) for key in leaf.reads]
+        shapes = [_static(version, flat.tensors[key], batch_size, leaf.name) for key in leaf.reads]
         places.append(range(len(specs), len(specs) + len(shapes)))
         specs += [tf.TensorSpec(shape, dtype) for shape, dtype in shapes]
     widths: list[int] = []
@@ -94,12 +95,12 @@ def layer_costs(graph: Graph, flat: Flat, leaves: Sequence[Leaf], batch_size: in
     # All layers side by side, each with inputs of its own: one compilation, and nothing of one layer in another's.
     def every_layer(*values: tf.Tensor) -> list[tf.Tensor]:
         results: list[tf.Tensor] = []
-        with flavour.calling(graph.model) as set_training:
+        with version.calling(graph.model) as set_training:
             set_training(False)
             for leaf, place in zip(leaves, places, strict=True):
                 assert leaf.call is not None
                 named = {id(t): values[i] for t, i in zip(leaf.call.inputs, place, strict=True)}
-                made = flavour.run(leaf.call.node, named, False, leaf.forced)
+                made = version.run(leaf.call.node, named, False, leaf.forced)
                 widths.append(len(made))
                 results += made
         return results
@@ -113,13 +114,13 @@ def layer_costs(graph: Graph, flat: Flat, leaves: Sequence[Leaf], batch_size: in
 
     inputs = [jax.ShapeDtypeStruct(tuple(s.shape), s.dtype.as_numpy_dtype) for s in specs]
     jaxpr = jax.make_jaxpr(evaluate)(inputs, list(used.values()), jax.random.key(0)).jaxpr
-    return [count(_part(jaxpr, sum(widths[:i]), width)) for i, width in enumerate(widths)]
+    return [cost(_part(jaxpr, sum(widths[:i]), width), target) for i, width in enumerate(widths)]
 
 
 def _part(jaxpr: Any, first: int, width: int) -> Any:
     """What of a jaxpr some of its results need."""
     wanted = [first <= i < first + width for i in range(len(jaxpr.outvars))]
-    return partial_eval.dce_jaxpr(jaxpr, wanted)[0]
+    return jax_boundary.dce_jaxpr(jaxpr, wanted)[0]
 
 
 def _inseparable(graph: Graph, leaves: Sequence[Leaf]) -> list[list[int]]:
@@ -127,11 +128,11 @@ def _inseparable(graph: Graph, leaves: Sequence[Leaf]) -> list[list[int]]:
 
     Weights cannot be on two IPUs.
     """
-    flavour = flavour_of(graph.model)
+    version = version_of(graph.model)
     last: dict[int, int] = {}
     for i, leaf in enumerate(leaves):
         assert leaf.call is not None
-        for variable in flavour.variables(leaf.call.layer):
+        for variable in version.variables(leaf.call.layer):
             last[id(variable)] = i
     groups: list[list[int]] = []
     end = -1
@@ -140,27 +141,21 @@ def _inseparable(graph: Graph, leaves: Sequence[Leaf]) -> list[list[int]]:
         if i > end:
             groups.append([])
         groups[-1].append(i)
-        end = max([end, i, *(last[id(v)] for v in flavour.variables(leaf.call.layer))])
+        end = max([end, i, *(last[id(v)] for v in version.variables(leaf.call.layer))])
     return groups
 
 
 def _crossing(flat: Flat, leaves: Sequence[Leaf], position: int, batch_size: int, graph: Graph) -> float:
     """Bytes of the tensors that are made before a position and used after it."""
-    flavour = flavour_of(graph.model)
+    version = version_of(graph.model)
     made = set(flat.inputs) | {key for leaf in leaves[:position] for key in leaf.writes}
     needed = {key for leaf in leaves[position:] for key in leaf.reads} | set(flat.outputs)
-    sizes = [_static(flavour, flat.tensors[key], batch_size, "") for key in made & needed]
+    sizes = [_static(version, flat.tensors[key], batch_size, "") for key in made & needed]
     return float(sum(np.prod(shape) * tf.as_dtype(dtype).size for shape, dtype in sizes))
 
 
-def _seconds(cost: Cost, target: Target) -> float:
-    # An elementwise result takes a lane of the vector unit for a cycle; a matrix unit does 2 * float_macs flops in it.
-    elementwise = cost.elementwise / (target.tiles * target.clock_hz * 2)
-    return cost.flops / target.peak_flops_float + elementwise + cost.bytes / target.memory_bandwidth
-
-
-def _static(flavour: Any, tensor: Any, batch_size: int, name: str) -> tuple[tuple[int, ...], str]:
-    shape, dtype = flavour.shape_and_dtype(tensor)
+def _static(version: KerasVersion, tensor: Any, batch_size: int, name: str) -> tuple[tuple[int, ...], str]:
+    shape, dtype = version.shape_and_dtype(tensor)
     known = tuple(d for d in (batch_size if d is None and i == 0 else d for i, d in enumerate(shape)) if d is not None)
     if len(known) < len(shape):
         raise ValueError(

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from openipu.tensorflow.keras.stages import reading, scope
-from openipu.tensorflow.keras.stages.graph import Kind, flavour_of, kind_of
+from openipu.tensorflow.keras.stages.graph import Kind, kind_of
 from openipu.tensorflow.keras.stages.state import state_of
+from openipu.tensorflow.keras.versions import version_of
 
 
 def build(model: Any, inner: Callable[..., None], args: tuple, kwargs: dict[str, Any]) -> None:
@@ -21,34 +22,34 @@ def build(model: Any, inner: Callable[..., None], args: tuple, kwargs: dict[str,
     if kind_of(model) is not Kind.SUBCLASS or len(given) != 1 or given[0] is None:
         inner(*args, **kwargs)
         return
-    flavour = flavour_of(model)
-    symbolic = all(flavour.is_symbolic(value) for value in flavour.flatten(given[0]))
-    inputs = flavour.symbolic_like(model, given[0])
+    version = version_of(model)
+    symbolic = all(version.is_symbolic(value) for value in version.flatten(given[0]))
+    inputs = version.symbolic_like(model, given[0])
     if symbolic:
-        shapes = flavour.map_structure(lambda t: flavour.shape_and_dtype(t)[0], given[0])
+        shapes = version.map_structure(lambda t: version.shape_and_dtype(t)[0], given[0])
         args, kwargs = ((shapes,), {}) if args else ((), dict.fromkeys(kwargs, shapes))
     opened = scope.opened()
-    if getattr(inner, "_is_default", False) and not flavour.in_call():
+    if getattr(inner, "_is_default", False) and not version.in_call():
         _run_call(model, inputs, plain=not symbolic)
-    if symbolic and not flavour.BUILDS_FROM_SHAPES:
+    if symbolic and not version.BUILDS_FROM_SHAPES:
         with model._ipu.strategy.scope():
-            flavour.infer(model, inputs)
+            version.infer(model, inputs)
     else:
         inner(*args, **kwargs)
     state_of(model).inputs = inputs
     if scope.opened() > opened:
         scope.mark(model)
     # Inside a call the graph is not the one of this model; it is read when it is first needed.
-    if not flavour.in_call():
+    if not version.in_call():
         reading.read_subclass(model)
 
 
 def _run_call(model: Any, inputs: Any, plain: bool) -> None:
-    flavour = flavour_of(model)
+    version = version_of(model)
     state_of(model).called = True
     try:
-        with model._ipu.strategy.scope(), flavour.scope(model):
-            flavour.infer(model.call, inputs)
+        with model._ipu.strategy.scope(), version.scope(model):
+            version.infer(model.call, inputs)
     except RuntimeError:
         raise
     except Exception as error:

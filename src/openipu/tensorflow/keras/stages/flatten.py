@@ -5,8 +5,9 @@ from typing import Any
 
 import attrs
 
-from openipu.errors import UnsupportedError
-from openipu.tensorflow.keras.stages.graph import Call, Graph, Kind, flavour_of
+from openipu.tensorflow.exceptions import UnsupportedError
+from openipu.tensorflow.keras.stages.graph import Call, Graph, Kind
+from openipu.tensorflow.keras.versions import KerasVersion, version_of
 
 # A tensor in a model that is called at a certain place: a nested model may be called several times.
 Key = tuple[tuple[int, ...], int]
@@ -65,7 +66,7 @@ def flatten(graph: Graph, stages: Sequence[int | None], split: bool = False, tra
       split: whether nested models are split into their layers even when all of them are in one stage.
       training: whether the model is training.
     """
-    walker = _Walker(flavour_of(graph.model), split, iter(stages))
+    walker = _Walker(version_of(graph.model), split, iter(stages))
     inputs = tuple(((), id(t)) for t in graph.inputs)
     walker.tensors.update(zip(inputs, graph.inputs, strict=True))
     walker.walk(graph, (), (graph.model,), training)
@@ -74,8 +75,8 @@ def flatten(graph: Graph, stages: Sequence[int | None], split: bool = False, tra
 
 
 class _Walker:
-    def __init__(self, flavour: Any, split: bool, stages: Iterator[int | None]) -> None:
-        self.flavour, self.split, self.stages = flavour, split, stages
+    def __init__(self, version: KerasVersion, split: bool, stages: Iterator[int | None]) -> None:
+        self.version, self.split, self.stages = version, split, stages
         self.leaves: list[Leaf] = []
         self.tensors: dict[Key, Any] = {}
         self.aliases: dict[Key, Key] = {}
@@ -92,7 +93,7 @@ class _Walker:
         for index, call in enumerate(graph.calls):
             inner = [_number(next(self.stages)) for _ in (call.nested.leaves() if call.nested else (call,))]
             if call.nested is not None and (self.split or len(set(inner)) > 1):
-                binding = _bind(self.flavour, call, call.nested)
+                binding = _bind(self.version, call, call.nested)
                 if binding is not None:
                     self._enter(call, call.nested, index, path, models, self._training(call, training, forced),
                                 inner, binding)  # fmt: skip
@@ -115,8 +116,8 @@ class _Walker:
         below = (*path, index)
         for own, given in binding:
             key, source = (below, id(own)), self.resolve((path, id(given)))
-            dtype = self.flavour.shape_and_dtype(own)[1]
-            if dtype == self.flavour.shape_and_dtype(given)[1]:
+            dtype = self.version.shape_and_dtype(own)[1]
+            if dtype == self.version.shape_and_dtype(given)[1]:
                 self.aliases[key] = source
                 continue
             self.tensors[key] = own
@@ -131,7 +132,7 @@ class _Walker:
     def _training(self, call: Call, training: bool | None, forced: bool) -> bool | None:
         if forced and training is not None:
             return training
-        given = self.flavour.arguments(call.node)[1].get("training")
+        given = self.version.arguments(call.node)[1].get("training")
         return training if given is None else given
 
     def _add(self, leaf: Leaf) -> None:
@@ -139,14 +140,14 @@ class _Walker:
         self.produced.update(dict.fromkeys(leaf.writes, leaf.stage))
 
 
-def _bind(flavour: Any, call: Call, nested: Graph) -> list[tuple[Any, Any]] | None:
+def _bind(version: KerasVersion, call: Call, nested: Graph) -> list[tuple[Any, Any]] | None:
     """Which tensor of the caller each input of a nested model is; None when that is not a plain matter."""
-    args, kwargs = flavour.arguments(call.node)
-    symbolic = [t for t in flavour.flatten((args, kwargs)) if flavour.is_symbolic(t)]
+    args, kwargs = version.arguments(call.node)
+    symbolic = [t for t in version.flatten((args, kwargs)) if version.is_symbolic(t)]
     if nested.kind is not Kind.SUBCLASS:
         given = args[0] if args else kwargs.get("inputs")
-        flat = flavour.argument_order(nested.model, given)
-        others = {id(t) for t in flavour.implied_masks(call.node)}
+        flat = version.argument_order(nested.model, given)
+        others = {id(t) for t in version.implied_masks(call.node)}
         if {id(t) for t in flat} != {id(t) for t in symbolic} - others:
             return None
     else:
@@ -154,7 +155,7 @@ def _bind(flavour: Any, call: Call, nested: Graph) -> list[tuple[Any, Any]] | No
     if len(flat) != len(nested.inputs) or len(call.outputs) != len(nested.outputs):
         return None
     pairs = list(zip(nested.inputs, flat, strict=True))
-    ranks = [[len(flavour.shape_and_dtype(t)[0]) for t in pair] for pair in pairs]
+    ranks = [[len(version.shape_and_dtype(t)[0]) for t in pair] for pair in pairs]
     return pairs if all(own == given for own, given in ranks) else None
 
 

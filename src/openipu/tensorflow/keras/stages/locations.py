@@ -7,8 +7,10 @@ from typing import Any
 import attrs
 
 from openipu.tensorflow.keras.stages.create import stages_for
-from openipu.tensorflow.keras.stages.graph import Call, Graph, Kind, flavour_of, graph_of
+from openipu.tensorflow.keras.stages.graph import Call, Graph, Kind
 from openipu.tensorflow.keras.stages.state import state_of
+from openipu.tensorflow.keras.stages.tracing import graph_of
+from openipu.tensorflow.keras.versions import version_of
 
 _NUMBERED = re.compile(r"(.+)_\d+")
 
@@ -64,7 +66,7 @@ def _look_up(scope: _Scope, part: str) -> _Scope | int | None:
 
 
 def _scopes(graph: Graph, stages: Any) -> _Scope:
-    flavour = flavour_of(graph.model)
+    version = version_of(graph.model)
     made = _Scope()
     found: list[tuple[Call, _Scope | int]] = []
     for call in graph.calls:
@@ -74,8 +76,8 @@ def _scopes(graph: Graph, stages: Any) -> _Scope:
         found.sort(key=lambda pair: pair[0].node_index)
     names = _Names()
     for call, value in found:
-        if flavour.is_layer(call.layer):
-            for _ in range(flavour.SCOPES_PER_CALL):
+        if version.is_layer(call.layer):
+            for _ in range(version.SCOPES_PER_CALL):
                 name = names.unique(call.layer.name)
             made.exact[name.lower()] = value
             made.first.setdefault(call.layer.name.lower(), value)

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from openipu.tensorflow.keras.stages import auto, building, create, reading, summary, validate
-from openipu.tensorflow.keras.stages.graph import Graph, Kind, graph_of, kind_of
+from openipu.tensorflow.keras.stages.graph import Graph, Kind, kind_of
 from openipu.tensorflow.keras.stages.state import state_of
+from openipu.tensorflow.keras.stages.tracing import graph_of
 
 log = logging.getLogger("openipu.keras")
 
 
 class ModelStages:
     """Methods of every model; what a subclass of `Model` does when it is built."""
+
+    __original_class__: Any
 
     def get_pipeline_stage_assignment(self) -> list[Any]:
         """The assignments of the model's layers, in a new list; without stages while there are none."""

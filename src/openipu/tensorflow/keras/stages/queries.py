@@ -1,10 +1,15 @@
 """Whether a model is pipelined, into how many stages, and whether it can run that way."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from openipu.tensorflow.keras.stages import create, reading, validate
-from openipu.tensorflow.keras.stages.graph import Kind, flavour_of, graph_of, kind_of
+from openipu.tensorflow.keras.stages.graph import Kind, kind_of
 from openipu.tensorflow.keras.stages.state import state_of
+from openipu.tensorflow.keras.stages.tracing import graph_of
+from openipu.tensorflow.keras.versions import version_of
 
 _STEPS = {"train": (), "test": ("test_step",), "predict": ("predict_step",)}
 
@@ -35,6 +40,28 @@ def stage_count(model: Any) -> int:
     return highest + 1
 
 
+def check_devices(model: Any, mapping: Sequence[int]) -> None:
+    """Refuse a layer whose calls are in stages on several IPUs: its variables live on one.
+
+    Args:
+      model: a pipelined model that is built.
+      mapping: the IPU of every stage.
+    """
+    graph = graph_of(model)
+    homes: dict[int, int] = {}
+    for call, stage in zip(graph.leaves(), create.stages_for(graph, state_of(model).assignment), strict=True):
+        if stage is None or not getattr(call.layer, "weights", ()):
+            continue
+        home = homes.setdefault(id(call.layer), stage)
+        if mapping[home] != mapping[stage]:
+            message = (
+                f"Layer {call.layer.name} is used in pipeline stage {home} on IPU {mapping[home]} and in stage {stage} "
+                f"on IPU {mapping[stage]}, but variables cannot be shared across IPUs. Put its calls into one stage, "
+                "or the two stages on one IPU with the `device_mapping` of `set_pipelining_options`."
+            )
+            raise tf.errors.UnimplementedError(None, None, message)
+
+
 def check_pipelinable(model: Any, mode: str) -> None:
     """Refuse what a user's class may not override.
 
@@ -42,8 +69,8 @@ def check_pipelinable(model: Any, mode: str) -> None:
       model: an extended model, pipelined or not.
       mode: "train", "test" or "predict".
     """
-    flavour, kind = flavour_of(model), kind_of(model)
-    if kind is Kind.SUBCLASS and model.__original_class__.call is flavour.Model.call:
+    version, kind = version_of(model), kind_of(model)
+    if kind is Kind.SUBCLASS and model.__original_class__.call is version.Model.call:
         raise NotImplementedError(
             f"The function `call` for the model {model.name} has not been implemented. Implement it in your model "
             "definition: it says what the model computes."
@@ -51,14 +78,14 @@ def check_pipelinable(model: Any, mode: str) -> None:
     if not is_pipelined(model):
         return
     for method in _STEPS[mode]:
-        if _overridden(model, flavour.Model, method):
+        if _overridden(model, version.Model, method):
             raise RuntimeError(
                 f"The function `{method}` for the model {model.name} has been overridden. This is not supported for "
                 "pipelined Keras models."
             )
     if kind is not Kind.SUBCLASS:
         base, name = (
-            (flavour.Sequential, "Sequential") if kind is Kind.SEQUENTIAL else (flavour.Functional, "Functional")
+            (version.Sequential, "Sequential") if kind is Kind.SEQUENTIAL else (version.Functional, "Functional")
         )
         if _overridden(model, base, "call"):
             raise RuntimeError(

@@ -1,13 +1,13 @@
 """Stages in the config of a model: what `get_config` adds, and how a loaded model gets it back."""
 
-import functools
-from collections.abc import Callable, Collection, Sequence
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any
 
 from openipu.tensorflow.keras.stages import create
-from openipu.tensorflow.keras.stages.graph import Graph, Kind, flavour_of, graph_of, kind_of
+from openipu.tensorflow.keras.stages.graph import Graph, Kind, kind_of
 from openipu.tensorflow.keras.stages.state import state_of
+from openipu.tensorflow.keras.stages.tracing import graph_of
+from openipu.tensorflow.keras.versions import version_of
 
 NAMES = ("pipeline_stage_assignment", "pipeline_stage_assignment_valid", "graph_network_initialized")
 
@@ -22,7 +22,7 @@ def config_of(model: Any) -> dict[str, Any]:
         }
     saved: list[Any] = []
     if state.assignment:
-        layers = flavour_of(model).saved_order(model) if kind is Kind.FUNCTIONAL else list(model.layers)
+        layers = version_of(model).saved_order(model) if kind is Kind.FUNCTIONAL else list(model.layers)
         saved = _entries(graph_of(model), state.assignment, layers)
     elif state.saved is not None:
         saved = [[None, None, stage] for stage in state.saved]
@@ -55,34 +55,6 @@ def restore(model: Any, config: dict[str, Any]) -> None:
         )
     state.assignment = create.from_stages(graph, stages)
     state.valid = config.get("pipeline_stage_assignment_valid", True)
-
-
-def restore_on_load(
-    flavour: ModuleType, names: Collection[str], restore_model: Callable[[Any, dict[str, Any]], None]
-) -> None:
-    """Take our entries out of configs that models are made from, and give them to models made in scope.
-
-    Args:
-      flavour: the module with the `Model` and `Sequential` of one Keras.
-      names: the entries of a config that are ours.
-      restore_model: called with an extended model that was loaded and the entries that were found.
-    """
-    for cls in (flavour.Model, flavour.Sequential, flavour.Functional):
-        load = cls.__dict__.get("from_config")
-        if load is not None:
-            cls.from_config = classmethod(_loading(load.__func__, frozenset(names), restore_model))
-
-
-def _loading(load: Callable[..., Any], names: frozenset[str], restore_model: Callable) -> Callable[..., Any]:
-    @functools.wraps(load)
-    def from_config(cls: type, config: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        ours = {name: config[name] for name in names if name in config}
-        model = load(cls, {n: v for n, v in config.items() if n not in names}, *args, **kwargs)
-        if ours and hasattr(model, "__original_class__"):
-            restore_model(model, ours)
-        return model
-
-    return from_config
 
 
 def _entries(graph: Graph, assignments: Sequence[Any], layers: Sequence[Any]) -> list[Any]:

@@ -1,12 +1,12 @@
 """`PipelineStage`: layers constructed or called inside belong to a stage."""
 
-import inspect
-import sys
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from openipu.tensorflow import strategy as strategies
+from openipu.tensorflow.executor import strategy as strategies
+from openipu.tensorflow.keras import versions
+from openipu.tensorflow.keras.versions import patches
 
 # Where the stage is written: on nodes (one call of a layer), on layers, and on models whose `call` opens stages.
 _TAG = "_ipu_stage"
@@ -34,18 +34,21 @@ class PipelineStage:
 
     def __enter__(self) -> "PipelineStage":
         global _active, _opened
-        if strategies.current() is None:
+        if not isinstance(strategies.current(), strategies.IPUStrategyV1):
             raise RuntimeError("PipelineStage may only be used from within an IPUStrategy context.")
         if _active is not None:
             raise RuntimeError("Pipeline stages must not be nested.")
         _active = self._stage
         _opened += 1
-        for flavour in _flavours():
-            for owner in flavour.STAGED:
-                self._undo.append(_hook(owner, self._stage))
-            for model in flavour.models_being_called():
+        for version in versions.loaded():
+            for owner in version.STAGED:
+                self._undo.append(patches.before_init(owner, self._tag))
+            for model in version.models_being_called():
                 mark(model)
         return self
+
+    def _tag(self, thing: Any) -> None:
+        thing.__dict__[_TAG] = self._stage
 
     def __exit__(
         self,
@@ -77,34 +80,3 @@ def tag(thing: Any) -> int | None:
 def opens_stages(model: Any) -> bool:
     """Whether the model's `call` has been seen to open stages."""
     return model.__dict__.get(_OPENS, False)
-
-
-def _flavours() -> list[Any]:
-    found = []
-    if "keras" in sys.modules:
-        from openipu.tensorflow.keras.stages import keras3
-
-        found.append(keras3)
-    if "tf_keras" in sys.modules:
-        from openipu.tensorflow.keras.stages import keras2
-
-        found.append(keras2)
-    return found
-
-
-def _hook(owner: type, stage: int) -> Callable[[], None]:
-    """Tag what is constructed from now on; returns the function that ends it."""
-    initialise = owner.__init__
-
-    def tagged(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.__dict__[_TAG] = stage
-        initialise(self, *args, **kwargs)
-
-    # Keras reads the signature of `__init__` to save objects.
-    tagged.__signature__ = inspect.signature(initialise)  # pyright: ignore[reportFunctionMemberAccess]
-    owner.__init__ = tagged
-
-    def undo() -> None:
-        owner.__init__ = initialise
-
-    return undo

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from tensorflow.python.data.ops import dataset_ops
+from openipu.tensorflow.boundary import UnchangedStructureDataset, variant
 
 __all__ = ["BufferDataset"]
 
 
-class BufferDataset(dataset_ops.UnaryUnchangedStructureDataset):
+class BufferDataset(UnchangedStructureDataset):
     """The elements of a dataset, without those at its end that do not fill a group.
 
     Args:
@@ -17,4 +17,4 @@ class BufferDataset(dataset_ops.UnaryUnchangedStructureDataset):
 
     def __init__(self, input_dataset: Any, buffer_size: Any) -> None:
         self._grouped = input_dataset.batch(buffer_size, drop_remainder=True).unbatch()
-        super().__init__(input_dataset, self._grouped._variant_tensor)
+        super().__init__(input_dataset, variant(self._grouped))

@@ -1,0 +1,5 @@
+"""The names of `dropout`."""
+
+from openipu.tensorflow.addons.layers.dropout import Dropout
+
+__all__ = ["Dropout"]

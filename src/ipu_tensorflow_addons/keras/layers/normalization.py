@@ -1,0 +1,19 @@
+"""The names of `normalization`."""
+
+from openipu.tensorflow.addons.layers.normalization import (
+    GroupNorm,
+    GroupNormalization,
+    InstanceNorm,
+    InstanceNormalization,
+    LayerNorm,
+    LayerNormalization,
+)
+
+__all__ = [
+    "GroupNorm",
+    "GroupNormalization",
+    "InstanceNorm",
+    "InstanceNormalization",
+    "LayerNorm",
+    "LayerNormalization",
+]

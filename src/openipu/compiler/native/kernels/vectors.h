@@ -1,0 +1,48 @@
+// Vectors as long as one register of this processor.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace openipu {
+
+// No longer: compilers take comparisons of longer vectors apart, number by number.
+#if defined(__AVX512F__)
+constexpr int64_t kWidth = 16;
+#elif defined(__AVX2__)
+constexpr int64_t kWidth = 8;
+#else
+constexpr int64_t kWidth = 4;
+#endif
+typedef float Floats __attribute__((vector_size(kWidth * sizeof(float))));
+typedef int32_t Integers __attribute__((vector_size(kWidth * sizeof(int32_t))));
+
+template <class T>
+inline T load(const float* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <class T>
+inline void store(float* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// One number in all places. To subtract nothing costs nothing; to add it would make 0 of -0.
+inline Floats everywhere(float value) { return value - Floats{}; }
+
+// The first `count` numbers, and zeros; and the way back.
+inline Floats load_some(const float* from, int64_t count) {
+  if (count == kWidth) return load<Floats>(from);
+  Floats value = {};
+  std::memcpy(&value, from, count * sizeof(float));
+  return value;
+}
+
+inline void store_some(float* to, Floats value, int64_t count) {
+  if (count == kWidth) return store(to, value);
+  std::memcpy(to, &value, count * sizeof(float));
+}
+
+}  // namespace openipu

@@ -1,0 +1,1 @@
+"""Finds ways to spread a training program over IPUs, predicts each, and recommends one."""

@@ -1,0 +1,1 @@
+"""Layers and optimizers of `ipu_tensorflow_addons`, made for whichever Keras the program uses."""

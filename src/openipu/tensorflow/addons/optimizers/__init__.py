@@ -1,0 +1,1 @@
+"""The optimizers of `ipu_tensorflow_addons.keras.optimizers`."""

@@ -1,0 +1,1 @@
+"""Layers in the style of TensorFlow 1."""

@@ -1,0 +1,1 @@
+"""Programs compiled ahead of time: written to files, started as engines, called from many threads."""

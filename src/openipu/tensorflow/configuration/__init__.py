@@ -1,0 +1,1 @@
+"""How the virtual IPUs of TensorFlow devices are configured, found and attached."""

@@ -1,0 +1,1 @@
+"""Where programs run: the strategy, its devices, the variables that live on them, and `strategy.run`."""

@@ -1,0 +1,5 @@
+"""The inside of automatic sharding: every name is refused when used, as `refused.TABLE` says."""
+
+from openipu.tensorflow.ipu import refused
+
+globals().update(refused.declare(__name__))

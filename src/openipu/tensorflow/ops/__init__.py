@@ -1,0 +1,1 @@
+"""What the operations of the IPU compute, as TensorFlow functions and as lowerings."""

@@ -1,0 +1,1 @@
+"""Captured functions put together to a program of the core."""

@@ -1,0 +1,1 @@
+"""Programs of TensorFlow 1: graphs and sessions, with one operation for each program that runs on the IPU."""

@@ -1,0 +1,1 @@
+"""Executors: what `trainingModel` and `inferenceModel` return, and what they hold between calls."""

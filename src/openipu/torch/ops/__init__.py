@@ -1,0 +1,1 @@
+"""The operations and contexts of the poptorch namespace."""

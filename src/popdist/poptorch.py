@@ -1,0 +1,5 @@
+"""popdist.poptorch on openipu: names only."""
+
+from openipu.torch.options.distributed import Options
+
+__all__ = ["Options"]

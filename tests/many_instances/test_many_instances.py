@@ -1,0 +1,156 @@
+"""The same four replicas as one process, as two instances and as four: real processes, started by poprun."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+INSTANCES = (1, 2, 4)
+
+
+def poprun(*words, timeout=300, **variables):
+    command = [sys.executable, "-m", "openipu.cli.poprun", *map(str, words)]
+    environment = {**os.environ, "OPENIPU_PROGRESS": "off", "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def results(program, folder):
+    """What every instance of every launch has left, by the number of instances."""
+    found = {}
+    for count in INSTANCES:
+        place = folder / str(count)
+        place.mkdir()
+        words = ("--num-instances", count, "--num-replicas", 4, "--executable-cache-path", folder / f"cache{count}")
+        done = poprun(*words, sys.executable, HERE / program, place)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
+        found[count] = [dict(np.load(place / f"{index}.npz")) for index in range(count)]
+        found[count, "cache"] = sorted((folder / f"cache{count}").iterdir())
+    return found
+
+
+@pytest.fixture(scope="module")
+def torch_results(tmp_path_factory):
+    return results("torch_program.py", tmp_path_factory.mktemp("torch"))
+
+
+@pytest.fixture(scope="module")
+def keras_results(tmp_path_factory):
+    return results("keras_program.py", tmp_path_factory.mktemp("keras"))
+
+
+def assert_same(one, other, what):
+    """Within a millionth of the largest value."""
+    assert one.shape == other.shape
+    scale = max(float(np.abs(one).max()), 1e-3) if one.size else 1.0
+    assert np.abs(one.astype(np.float64) - other).max(initial=0) <= 1e-6 * scale, what
+
+
+def weights(found):
+    return {name: value for name, value in found.items() if name.startswith("weights")}
+
+
+@pytest.mark.parametrize("count", INSTANCES[1:])
+def test_a_poptorch_classifier_trains_alike_however_its_replicas_are_divided(torch_results, count):
+    (alone,), many = torch_results[1], torch_results[count]
+    for name in ("plain", "accumulated", "pipelined"):
+        together = np.concatenate([one[f"losses {name}"] for one in many], axis=1)
+        assert_same(alone[f"losses {name}"], together, name)
+        assert together[-5:].mean() < together[:5].mean()
+    for one in many:
+        for name, value in weights(alone).items():
+            assert_same(value, one[name], name)
+            # The updates of all instances are the same bits.
+            np.testing.assert_array_equal(one[name], many[0][name])
+
+
+@pytest.mark.parametrize("count", INSTANCES[1:])
+def test_a_keras_network_trains_alike_however_its_replicas_are_divided(keras_results, count):
+    (alone,), many = keras_results[1], keras_results[count]
+    for one in many:
+        for name in ("plain", "accumulated", "pipelined"):
+            # Logs and metrics are those of all replicas, the same on every instance.
+            assert_same(alone[f"losses {name}"], one[f"losses {name}"], name)
+            assert_same(alone[f"evaluated {name}"], one[f"evaluated {name}"], name)
+        for name, value in weights(alone).items():
+            assert_same(value, one[name], name)
+            np.testing.assert_array_equal(one[name], many[0][name])
+    for name in ("plain", "accumulated", "pipelined"):
+        together = np.concatenate([one[f"predicted {name}"] for one in many], axis=1)
+        assert_same(alone[f"predicted {name}"], together, name)
+
+
+@pytest.mark.parametrize("count", INSTANCES)
+def test_variables_begin_as_those_of_the_first_instance_and_indices_are_global(keras_results, count):
+    for index, one in enumerate(keras_results[count]):
+        assert one["variable"] == 0.0
+        np.testing.assert_array_equal(one["indices"], [6.0, 6.0])  # 0 + 1 + 2 + 3
+        total = sum(range(1, count + 1))
+        np.testing.assert_allclose(one["reduced on the host"], [total, total / count, 5.0])
+        np.testing.assert_array_equal(one["gathered on the host"], [[i, 7] for i in range(count)])
+        assert one["reduced in a graph"] == 3.0 * count
+        if count > 1:
+            assert "do different things" in str(one["different steps"]), index
+
+
+@pytest.mark.parametrize("count", INSTANCES)
+def test_loaders_of_all_instances_give_every_sample_once_in_two_epochs_or_so(torch_results, count):
+    parts = [one["partition"] for one in torch_results[count]]
+    for epoch in range(2):
+        given = np.concatenate([part[epoch] for part in parts])
+        assert len(set(given)) == len(given) == 50 // (2 * 4) * 2 * 4
+    assert len({i for part in parts for i in part.ravel()}) > 48
+
+
+@pytest.mark.parametrize("count", INSTANCES)
+def test_values_of_the_host_are_exchanged_by_name(torch_results, count):
+    total = float(sum(range(count)))
+    for index, one in enumerate(torch_results[count]):
+        np.testing.assert_allclose(one["average"], [total / count] * 2)
+        np.testing.assert_allclose(one["sum"], [total] * 2)
+        np.testing.assert_array_equal(one["gathered"], [i for i in range(count) for _ in range(i + 1)])
+        assert one["sent"].tolist() == [count - 1 + 7]
+        np.testing.assert_allclose(one["mixed"], [total] * 3)
+        np.testing.assert_array_equal(one["parameters"], np.zeros((2, 2)))
+        np.testing.assert_allclose(one["threads"], [total] * 3)
+        assert one["on first"] == (41 + count if index == 0 else -1)
+        if count > 1:
+            assert "Tensor layouts did not match on all instances" in str(one["mismatch"])
+
+
+@pytest.mark.parametrize("count", INSTANCES)
+def test_instances_that_share_a_cache_compile_every_program_once(torch_results, count):
+    # Three trained models, and the one that the first instance uses alone.
+    assert [path.suffix for path in torch_results[count, "cache"]] == [".popef"] * 4
+
+
+def test_the_workers_of_a_cluster_train_one_keras_model(tmp_path):
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        first = f"127.0.0.1:{found.getsockname()[1]}"
+    processes = []
+    for index in range(2):
+        cluster = {"cluster": {"worker": [first, "127.0.0.1:1"]}, "task": {"type": "worker", "index": index}}
+        given = {**os.environ, "TF_CONFIG": json.dumps(cluster), "TF_CPP_MIN_LOG_LEVEL": "3", "OPENIPU_PROGRESS": "off"}
+        command = [sys.executable, str(HERE / "workers_program.py"), str(tmp_path)]
+        processes.append(subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True))
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    one, other = (dict(np.load(tmp_path / f"{index}.npz")) for index in range(2))
+    np.testing.assert_array_equal(one["start"], other["start"])
+    np.testing.assert_array_equal(one["kernel"], other["kernel"])
+    # The same in NumPy: the mean over both workers' batches.
+    kernel, bias = one["start"].astype(np.float64), np.zeros(2)
+    for step in range(2):
+        rows = slice(4 * step, 4 * step + 4)
+        errors = [(w["x"][rows], w["x"][rows] @ kernel + bias - w["x"][rows][:, :2]) for w in (one, other)]
+        kernel = kernel - 0.1 * sum(x.T @ e * 2 / e.size for x, e in errors) / 2
+        bias = bias - 0.1 * sum(e.sum(0) * 2 / e.size for _, e in errors) / 2
+    np.testing.assert_allclose(one["kernel"], kernel, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(one["bias"], bias, rtol=1e-5, atol=1e-6)

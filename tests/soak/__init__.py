@@ -1,0 +1,1 @@
+"""A long run of random models beside stock ones, with interrupts and kills: `make soak`."""

@@ -1,0 +1,3 @@
+"""Automatic loss scaling with Keras 3."""
+
+from tests.tensorflow.keras.loss_scaling_cases import *  # noqa: F403

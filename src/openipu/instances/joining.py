@@ -45,15 +45,21 @@ def join(index: int | None = None, count: int | None = None, address: str | None
                     f"of {count} as well."
                 )
             return _joined
-        _check(index, count)
-        _start(index, count, address or environment.coordinator() or None)
+        address = address or environment.coordinator() or None
+        _check(index, count, address)
+        _start(index, count, address)
         _joined = index, count
     return _joined
 
 
-def _check(index: int, count: int) -> None:
+def _check(index: int, count: int, address: str | None) -> None:
     if not 0 <= index < count:
         raise InstanceError(f"An instance of {count} has a number from 0 to {count - 1}. Received: {index}.")
+    if address is None and membership().count != count:
+        raise InstanceError(
+            f"Instance {index} of {count} does not know where to meet the others. Start the program with poprun, "
+            "mpirun or srun, or set OPENIPU_COORDINATOR=<host of instance 0>:<a free port> for all of them."
+        )
     if backends_initialised():
         raise InstanceError(
             f"Instance {index} of {count} has computed on a device of its own before it joined the others, and cannot "
@@ -62,11 +68,6 @@ def _check(index: int, count: int) -> None:
 
 
 def _start(index: int, count: int, address: str | None) -> None:
-    if address is None and membership().count != count:
-        raise InstanceError(
-            f"Instance {index} of {count} does not know where to meet the others. Start the program with poprun, "
-            "mpirun or srun, or set OPENIPU_COORDINATOR=<host of instance 0>:<a free port> for all of them."
-        )
     # The launcher ends instances by SIGTERM; JAX would catch it to announce a preemption.
     jax.config.update("jax_enable_preemption_service", False)
     try:

@@ -24,20 +24,20 @@ def keras_predict(peer: str, batch: int) -> tuple[Callable[[], object], int]:
 
     from benchmarks import models
 
-    scope = contextlib.nullcontext()
+    scope: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
     if peer == "openipu":
         from tensorflow.python import ipu
 
         config = ipu.config.IPUConfig()
         config.auto_select_ipus = 1
         config.configure_ipu_system()
-        scope = ipu.ipu_strategy.IPUStrategy().scope()
+        scope = ipu.ipu_strategy.IPUStrategy().scope
     x = models.data("cnn")[0][: batch * BATCHES[batch]]
-    with scope:
+    with scope():
         model = models.build("cnn", keras, 1 if peer == "keras-tf spe 1" else TOGETHER)
 
     def run() -> None:
-        with scope if peer != "openipu" else ipu.ipu_strategy.IPUStrategy().scope():
+        with scope():
             model.predict(x, batch_size=batch, verbose=0)
 
     return run, BATCHES[batch]

@@ -14,7 +14,7 @@ namespace openipu {
 namespace {
 
 // Rows that a pass over the weights computes at once: their sums fill the registers.
-constexpr int64_t kRows = kWidth == 16 ? 4 : 3;
+constexpr int64_t kRows = kWidth == 16 ? 6 : 3;
 // Vectors of one row that it computes at once, where these are not the gates.
 constexpr int kColumns = 4;
 // Multiply-adds that are worth waking another thread for.
@@ -98,7 +98,7 @@ class Panels {
 
  private:
   int64_t depth_, gates_, groups_;
-  std::vector<float> packed_;
+  Packed packed_;
 };
 
 // Adds rows times a panel to sums that stay in registers.
@@ -120,6 +120,8 @@ inline void by_rows(int64_t count, Work&& work) {
   int64_t row = 0;
   for (; row + kRows <= count; row += kRows) work(row, std::integral_constant<int, kRows>());
   switch (count - row) {
+    case 5: return work(row, std::integral_constant<int, 5>());
+    case 4: return work(row, std::integral_constant<int, 4>());
     case 3: return work(row, std::integral_constant<int, 3>());
     case 2: return work(row, std::integral_constant<int, 2>());
     case 1: return work(row, std::integral_constant<int, 1>());
@@ -167,9 +169,9 @@ class Product {
   }
 
  private:
-  static std::vector<float> pack(const float* from, int64_t depth, int64_t units) {
+  static Packed pack(const float* from, int64_t depth, int64_t units) {
     const int64_t whole = (units + kWidth - 1) / kWidth * kWidth;
-    std::vector<float> packed(depth * whole);
+    Packed packed(depth * whole);
     float* to = packed.data();
     for (int64_t first = 0; first < units; first += kColumns * kWidth) {
       const int64_t end = std::min(whole, first + kColumns * kWidth);
@@ -198,7 +200,7 @@ class Product {
   }
 
   int64_t depth_, units_;
-  std::vector<float> wide_;
+  Packed wide_;
 };
 
 // Where the arrays of a call are.

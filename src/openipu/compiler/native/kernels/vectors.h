@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 namespace openipu {
 
@@ -44,5 +45,20 @@ inline void store_some(float* to, Floats value, int64_t count) {
   if (count == kWidth) return store(to, value);
   std::memcpy(to, &value, count * sizeof(float));
 }
+
+// Numbers of which the first begins a cache line: vectors that lie in two of them are read at half the speed.
+class Packed {
+ public:
+  explicit Packed(int64_t count) : lines_((count + kLine - 1) / kLine) {}
+  float* data() { return lines_.data()->numbers; }
+  const float* data() const { return lines_.data()->numbers; }
+
+ private:
+  static constexpr int64_t kLine = 16;
+  struct alignas(kLine * sizeof(float)) Line {
+    float numbers[kLine];
+  };
+  std::vector<Line> lines_;
+};
 
 }  // namespace openipu

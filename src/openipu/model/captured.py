@@ -1,6 +1,7 @@
 """A program as the model sees it: its step and its update as kernels, its values by what they are for."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import jax
@@ -77,16 +78,26 @@ def trace(program: Program, plan: Plan) -> Traced:
     fresh = attrs.evolve(program, step=lambda *arguments: program.step(*arguments))
     with jax.enable_x64(True), marks.naming():
         step, structure = traced_step(fresh, exact)
-        gradients = structure.children()[0].num_leaves
-        update = None
+    return completed(program, plan, step, structure)
+
+
+def completed(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any) -> Traced:
+    """A program whose step was traced already, with names: the update is traced too.
+
+    Args:
+      program, plan: what was traced.
+      step, structure: see `traced_step`.
+    """
+    gradients = structure.children()[0].num_leaves
+    update = None
+    with jax.enable_x64(True), marks.naming():
         if (update_rule := program.update) is not None:
             given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in step.out_avals[:gradients]]
             slots = [[s.abstract for s in group] for group in (program.shared, program.local)]
             with tracing_for(ALONE):
                 update = jax.make_jaxpr(lambda *arguments: update_rule(*arguments))(*slots, given)
-        step = _needed(step)
-        update = None if update is None else _needed(update)
-    return Traced(program, plan, step, update, gradients)
+            update = _needed(update)
+        return Traced(program, plan, _needed(step), update, gradients)
 
 
 def _needed(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:

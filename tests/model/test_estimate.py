@@ -197,3 +197,13 @@ def test_a_program_that_does_not_fit_says_by_how_much_and_what_helps():
     assert all(one.saves > 0 for one in found)
     text = complaint(made, found)
     assert "network/train would not fit on Mk2 IPUs" in text and "dense" in text and "half the micro-batch" in text
+
+
+def test_half_the_micro_batch_is_predicted_and_what_is_not_is_said_to_be_unknown():
+    program, half = (network(width=1024, layers=12, batch=batch) for batch in (32768, 16384))
+    made, other = (estimate(one, Plan(), MK2) for one in (program, half))
+    found = {one.option: one for one in suggestions(made, program)}
+    halved = found["half the micro-batch"]
+    assert halved.saves == made.worst.total - other.worst.total and halved.fits == other.fits
+    assert halved.seconds == pytest.approx(2 * other.seconds_per_step - made.seconds_per_step)
+    assert found["float16"].seconds is None and found["twice the IPUs for one replica"].seconds is None

@@ -27,6 +27,7 @@ class Traced:
       step: one step of one replica.
       update: one weight update; None when nothing is trained.
       gradients: how many of the step's results are gradients.
+      known: its kernels, by what their prices depend on.
     """
 
     program: Program
@@ -34,6 +35,7 @@ class Traced:
     step: core.ClosedJaxpr
     update: core.ClosedJaxpr | None
     gradients: int
+    known: "dict[tuple, Captured]" = attrs.field(init=False, factory=dict)
 
 
 @attrs.frozen(eq=False)
@@ -106,7 +108,13 @@ def _needed(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 
 def capture(traced: Traced, machine: Machine) -> Captured:
-    """The kernels of a traced program on an IPU."""
+    """The kernels of a traced program on an IPU; made once for all options that change no price."""
+    if machine.prices not in traced.known:
+        traced.known[machine.prices] = _captured(traced, machine)
+    return traced.known[machine.prices]
+
+
+def _captured(traced: Traced, machine: Machine) -> Captured:
     program, step = traced.program, traced.step
     parts = max(1, machine.stages) * (2 if machine.training else 1)
     flat = flatten(step, levels_of(step.jaxpr, parts)[0])

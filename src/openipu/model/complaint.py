@@ -31,7 +31,7 @@ def _layer(name: str, sizes: Mapping[Category, int]) -> str:
 
 
 def _suggestion(one: Suggestion, made: Estimate) -> str:
-    change = one.seconds / made.seconds_per_step
+    change = (one.seconds or 0.0) / made.seconds_per_step
     time = f", {change:+.0%} time" if abs(change) >= 0.005 else ""
     enough = "it fits then" if one.fits else "not enough alone"
     return f"{one.option}: {one.saves / _MIB:,.0f} MiB less{time}, {enough} ({one.how})"

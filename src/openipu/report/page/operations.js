@@ -13,7 +13,7 @@ function operationsView(report) {
     { title: "#", number: true, value: (r) => r.index },
     { title: "Operation", class: "name", value: (r) => r.name, show: (r) => [shortName(r), h("span", { class: "sub" }, r.layer || "no layer")] },
     { title: "Kind", value: (r) => r.kind, show: (r) => h("span", { class: "tag" }, r.kind) },
-    { title: "Pass", value: (r) => r.phase, show: (r) => [r.phase, r.recomputed ? h("span", { class: "sub" }, "and recomputed") : null] },
+    { title: "Pass", value: (r) => r.phase, show: (r) => [r.phase, r.recomputed ? h("span", { class: "sub", title: "computed again in the backward pass" }, "runs twice") : null] },
     ...(stages ? [{ title: "Stage", number: true, value: (r) => r.stage }] : []),
     { title: "Time", number: true, value: (r) => r.seconds, show: (r) => [seconds(r.seconds), meter(r.seconds / longest)] },
     { title: "Share", number: true, value: (r) => r.seconds, show: (r) => percent(r.seconds / total) },

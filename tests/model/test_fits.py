@@ -61,6 +61,13 @@ def test_a_program_from_the_cache_is_warned_of_without_being_traced(kept, caplog
     assert "It runs here all the same" in before[0]
 
 
+def test_a_doubt_takes_no_second_look_at_the_program(tmp_path):
+    plain, doubtful = Watched(), Watched()
+    compiled(plain.program, tmp_path / "plain", wish="off")
+    compiled(doubtful.program, tmp_path / "doubtful")
+    assert doubtful.traces == plain.traces
+
+
 def test_a_program_from_the_cache_is_refused_if_asked_for(kept):
     folder, _ = kept
     with pytest.raises(OutOfMemoryError, match="would not fit") as refusal:

@@ -1,5 +1,7 @@
 """Networks that no figure of the model was fitted on, as programs of the core: small, and of every common kind."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,7 +41,7 @@ def training(name, forward, weights, batch, dtype=np.float32) -> Program:
 def mlp(batch=32, dtype=np.float32, scale=1):
     """Three dense layers."""
     sizes = [784, 512 * scale, 256 * scale, 10]
-    weights = {f"dense{i}": pair for i, pair in enumerate(zip(sizes, sizes[1:], strict=False))}
+    weights = {f"dense{i}": pair for i, pair in enumerate(itertools.pairwise(sizes))}
 
     def forward(w, x):
         for name in weights:

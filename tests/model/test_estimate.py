@@ -199,6 +199,14 @@ def test_a_program_that_does_not_fit_says_by_how_much_and_what_helps():
     assert "network/train would not fit on Mk2 IPUs" in text and "dense" in text and "half the micro-batch" in text
 
 
+def test_code_that_may_not_fit_where_code_must_be_is_warned_of(program, traced, plain):
+    assert not plain.warnings
+    code = plain.memory[0].categories[Category.CODE] + plain.memory[0].categories[Category.EXCHANGE]
+    narrow = attrs.evolve(MK2, executable_bytes_per_tile=code // MK2.tiles - 1)
+    (warning,) = estimate(program, Plan(), narrow, traced=traced).warnings
+    assert "Code would take" in warning and "of IPU 0" in warning
+
+
 def test_half_the_micro_batch_is_predicted_and_what_is_not_is_said_to_be_unknown():
     program, half = (network(width=1024, layers=12, batch=batch) for batch in (32768, 16384))
     made, other = (estimate(one, Plan(), MK2) for one in (program, half))

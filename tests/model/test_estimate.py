@@ -6,6 +6,7 @@ import pytest
 from openipu.hardware import BOW, MK1, MK2
 from openipu.model import Category, OperationKind, Options, Partials, Pass, Recompute, estimate, suggestions, trace
 from openipu.model.complaint import complaint
+from openipu.model.slot_layers import layer_of_slot
 from openipu.program import Plan, Schedule
 from tests.model.toy import network, pipelined
 
@@ -42,6 +43,21 @@ def test_memory_is_counted_by_what_it_is_for(plain):
     assert plain.memory[0].categories[Category.ACCUMULATORS] == 0
     assert plain.memory[0].categories[Category.INPUT_OUTPUT] == 32 * 256 * 4 + 4
     assert plain.fits and plain.worst.total == pytest.approx(plain.worst.tiles.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("slot", "layer"),
+    [
+        ("conv1/kernel:0", "conv1"),
+        ("model.block.0.conv.weight", "block/0/conv"),
+        ("conv2/kernel:0", "resnet/conv2_1"),
+        ("unused/kernel:0", "unused"),
+        ("iteration", ""),
+    ],
+)
+def test_weights_belong_to_the_layer_that_computes_with_them(slot, layer):
+    layers = frozenset(("conv1", "block/0/conv", "block/1/conv", "resnet/conv2_1", "resnet/conv12_1", ""))
+    assert layer_of_slot(slot, layers) == layer
 
 
 def test_gradients_that_are_accumulated_have_accumulators(program, traced):

@@ -19,7 +19,7 @@ from tests.model.toy import network
 from tests.planner.programs import LAYERS, cnn
 
 PLAN = Plan(device_iterations=2)
-SMALL = network(width=4, layers=1, batch=2)
+SMALL = attrs.evolve(network(width=4, layers=1, batch=2), name="small")
 
 
 def session(options, program=None):
@@ -55,7 +55,7 @@ def test_the_number_of_executions_that_are_listed_is_an_option(tmp_path):
     for seconds in (3.0, 1.0, 1.0):
         made._watcher.executed(seconds)
     finish_all()
-    measured = read(tmp_path / "report of network/train")["measured"]
+    measured = read(tmp_path / "report of small")["measured"]
     assert measured["executions"] == 3 and measured["seconds"] == [3.0, 1.0]
     with pytest.raises(ReportError, match=r"must be a positive whole number\. Received: 'many'"):
         session({**options, count: "many"})
@@ -85,5 +85,5 @@ def test_a_model_of_the_ipu_that_fails_stops_no_training(tmp_path, monkeypatch, 
 
     monkeypatch.setattr("openipu.report.recording.model.estimate", broken)
     session({"autoReport.all": "true", "autoReport.directory": str(tmp_path)}, SMALL)
-    assert "There is no report of network/train" in caplog.text
+    assert "There is no report of small" in caplog.text
     assert list(tmp_path.iterdir()) == []

@@ -75,7 +75,7 @@ def test_two_reports_become_one_page(call, tmp_path):
     write(tmp_path / "a", sample_document(name="before"))
     write(tmp_path / "b", sample_document(name="after", stages=1))
     page = tmp_path / "new" / "both.html"
-    result = call(report, "--compare", "-o", str(page), str(tmp_path / "a"), str(tmp_path / "b" / "report.json"))
+    result = call(report, "--compare", str(tmp_path / "a"), str(tmp_path / "b" / "report.json"), "-o", str(page))
     assert result.exit_code == 0, result.output
     text = page.read_text(encoding="utf-8")
     assert "before" in text and "after" in text and "<title>before and after" in text

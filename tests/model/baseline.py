@@ -1,6 +1,7 @@
 """Predicted cycles beside those that Graphcore's IPU Model gave for its own benchmarks, and measured convolutions."""
 
 import csv
+import functools
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,8 +40,8 @@ def ipu_model(target: Target) -> Iterator[Row]:
     """The kernels of the IPU Model's benchmarks, in cycles."""
     column = 0 if target is MK1 else 3
     for name, kind, text, *figures in _lines("poplibs_ipu_model.csv"):
-        closed = _kernel(name, kind, dict(item.split("=", 1) for item in text.split(";") if "=" in item))
-        if closed is not None and figures[column]:
+        closed = _kernel(name, kind, text) if figures[column] else None
+        if closed is not None:
             group = "depthwise" if "depthwise" in name else kind
             yield Row(group, name, float(figures[column]), traced.cycles(closed, target))
 
@@ -50,7 +51,7 @@ def product_memory(target: Target) -> Iterator[Row]:
     column = 1 if target is MK1 else 4
     for name, kind, text, *figures in _lines("poplibs_ipu_model.csv"):
         if kind == "gemm" and figures[column]:
-            closed = _kernel(name, kind, dict(item.split("=", 1) for item in text.split(";")))
+            closed = _kernel(name, kind, text)
             found = kernels_of(closed, target)
             kept = sum(
                 math.prod(aval.shape) * aval.dtype.itemsize for aval in (*closed.in_avals[1:], *closed.out_avals)
@@ -60,8 +61,10 @@ def product_memory(target: Target) -> Iterator[Row]:
             yield Row("gemm memory", name, float(figures[column]), predicted)
 
 
-def _kernel(name: str, kind: str, given: dict[str, str]):
+@functools.cache
+def _kernel(name: str, kind: str, text: str):
     """A benchmark as a traced program; None for those that are repeated under another name, or that we have none of."""
+    given = dict(item.split("=", 1) for item in text.split(";") if "=" in item)
     half = given.get("data-type") != "float"
     if kind == "gemm":
         return traced.product(*(int(given[key]) for key in ("m", "k", "n")), half=half)

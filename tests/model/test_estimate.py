@@ -5,7 +5,8 @@ import pytest
 
 from openipu.hardware import BOW, MK1, MK2
 from openipu.model import Category, OperationKind, Options, Partials, Pass, Recompute, estimate, suggestions, trace
-from openipu.model.fits import complaint, surely_fits
+from openipu.model.complaint import complaint
+from openipu.model.slot_layers import layer_of_slot
 from openipu.program import Plan, Schedule
 from tests.model.toy import network, pipelined
 
@@ -42,6 +43,21 @@ def test_memory_is_counted_by_what_it_is_for(plain):
     assert plain.memory[0].categories[Category.ACCUMULATORS] == 0
     assert plain.memory[0].categories[Category.INPUT_OUTPUT] == 32 * 256 * 4 + 4
     assert plain.fits and plain.worst.total == pytest.approx(plain.worst.tiles.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("slot", "layer"),
+    [
+        ("conv1/kernel:0", "conv1"),
+        ("model.block.0.conv.weight", "block/0/conv"),
+        ("conv2/kernel:0", "resnet/conv2_1"),
+        ("unused/kernel:0", "unused"),
+        ("iteration", ""),
+    ],
+)
+def test_weights_belong_to_the_layer_that_computes_with_them(slot, layer):
+    layers = frozenset(("conv1", "block/0/conv", "block/1/conv", "resnet/conv2_1", "resnet/conv12_1", ""))
+    assert layer_of_slot(slot, layers) == layer
 
 
 def test_gradients_that_are_accumulated_have_accumulators(program, traced):
@@ -199,13 +215,19 @@ def test_a_program_that_does_not_fit_says_by_how_much_and_what_helps():
     assert "network/train would not fit on Mk2 IPUs" in text and "dense" in text and "half the micro-batch" in text
 
 
-def test_the_quick_bound_never_calls_small_what_is_large():
-    for width, batch in ((64, 8), (1024, 32768)):
-        program = network(width=width, layers=12, batch=batch)
-        traced = trace(program, Plan())
-        made = estimate(program, Plan(), MK2, traced=traced)
-        quick = surely_fits(program, Plan(), MK2, Options(), traced.step)
-        assert made.fits or not quick
-    assert surely_fits(
-        network(width=64, batch=8), Plan(), MK2, Options(), trace(network(width=64, batch=8), Plan()).step
-    )
+def test_code_that_may_not_fit_where_code_must_be_is_warned_of(program, traced, plain):
+    assert not plain.warnings
+    code = plain.memory[0].categories[Category.CODE] + plain.memory[0].categories[Category.EXCHANGE]
+    narrow = attrs.evolve(MK2, executable_bytes_per_tile=code // MK2.tiles - 1)
+    (warning,) = estimate(program, Plan(), narrow, traced=traced).warnings
+    assert "Code would take" in warning and "of IPU 0" in warning
+
+
+def test_half_the_micro_batch_is_predicted_and_what_is_not_is_said_to_be_unknown():
+    program, half = (network(width=1024, layers=12, batch=batch) for batch in (32768, 16384))
+    made, other = (estimate(one, Plan(), MK2) for one in (program, half))
+    found = {one.option: one for one in suggestions(made, program)}
+    halved = found["half the micro-batch"]
+    assert halved.saves == made.worst.total - other.worst.total and halved.fits == other.fits
+    assert halved.seconds == pytest.approx(2 * other.seconds_per_step - made.seconds_per_step)
+    assert found["float16"].seconds is None and found["twice the IPUs for one replica"].seconds is None

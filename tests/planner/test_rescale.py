@@ -8,8 +8,8 @@ from jax import lax
 
 from openipu import model
 from openipu.hardware import BOW
-from openipu.planner.rescale import rescaled
-from openipu.planner.sample_axes import Place, places_of
+from openipu.model.rescaling.rescale import rescaled
+from openipu.model.rescaling.sample_axes import Place, places_of
 from openipu.program import Plan
 from tests.planner.programs import cnn
 

@@ -10,10 +10,11 @@ from openipu.report.writing import write
 from tests.report.samples import sample, sample_document
 
 
-@pytest.fixture
-def report(tmp_path):
-    write(tmp_path, sample_document())
-    return pva.openReport(str(tmp_path / "profile.pop"), str(tmp_path / "debug.cbor"))
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    write(folder, sample_document())
+    return pva.openReport(str(folder / "profile.pop"), str(folder / "debug.cbor"))
 
 
 def test_memory_of_every_tile(report):

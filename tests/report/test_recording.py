@@ -15,9 +15,11 @@ from openipu.report.recording import finish_all
 from openipu.report.watching import report_directory, watch_for
 from openipu.runtime import Resident, Session, Setting
 from openipu.runtime.watching import nobody
+from tests.model.toy import network
 from tests.planner.programs import LAYERS, cnn
 
 PLAN = Plan(device_iterations=2)
+SMALL = attrs.evolve(network(width=4, layers=1, batch=2), name="small")
 
 
 def session(options, program=None):
@@ -49,11 +51,11 @@ def test_what_is_predicted_is_there_at_once_and_what_was_measured_at_the_end(tmp
 def test_the_number_of_executions_that_are_listed_is_an_option(tmp_path):
     options = {"autoReport.all": "true", "autoReport.directory": str(tmp_path)}
     count = "autoReport.executionProfileProgramRunCount"
-    made = session({**options, count: "2"})
+    made = session({**options, count: "2"}, SMALL)
     for seconds in (3.0, 1.0, 1.0):
         made._watcher.executed(seconds)
     finish_all()
-    measured = read(tmp_path)["measured"]
+    measured = read(tmp_path / "report of small")["measured"]
     assert measured["executions"] == 3 and measured["seconds"] == [3.0, 1.0]
     with pytest.raises(ReportError, match=r"must be a positive whole number\. Received: 'many'"):
         session({**options, count: "many"})
@@ -82,6 +84,6 @@ def test_a_model_of_the_ipu_that_fails_stops_no_training(tmp_path, monkeypatch, 
         raise ZeroDivisionError("in the model")
 
     monkeypatch.setattr("openipu.report.recording.model.estimate", broken)
-    session({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
-    assert "There is no report of cnn" in caplog.text
+    session({"autoReport.all": "true", "autoReport.directory": str(tmp_path)}, SMALL)
+    assert "There is no report of small" in caplog.text
     assert list(tmp_path.iterdir()) == []

@@ -19,7 +19,19 @@ from openipu.report.reading import NAME, read
 from openipu.report.writing import PAGE, check_folder, write_text
 
 
-@click.command(cls=ProgramCommand)
+class _ReportCommand(ProgramCommand):
+    """A program gets all options behind it; reports that are compared are no program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        left = super().parse_args(ctx, list(args))
+        if not ctx.params.get("compare"):
+            return left
+        ctx.params.clear()
+        ctx.allow_interspersed_args = True
+        return super().parse_args(ctx, list(args))
+
+
+@click.command(cls=_ReportCommand)
 @click.option(
     "--output",
     "-o",

@@ -9,12 +9,12 @@ from typing import Any
 import attrs
 import jax
 import numpy as np
-from jax.extend import core
 
 from openipu import instances
 from openipu.compiler import cache_file, libraries, passes, progress, serialised, spread
 from openipu.compiler.cache import Cache
 from openipu.compiler.execution import build, feed_shapes, traced_step
+from openipu.compiler.inspection import Inspection, Notes, naming
 from openipu.compiler.key import key_of, surroundings
 from openipu.compiler.pipeline import devices_for
 from openipu.compiler.spread import Places
@@ -22,8 +22,6 @@ from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program
 
 log = logging.getLogger("openipu.cache")
-
-Inspect = Callable[[core.ClosedJaxpr], None]
 
 _JAX = "it may come from JAX's own cache (JAX_COMPILATION_CACHE_DIR=%s), and what comes from there cannot be stored"
 
@@ -41,6 +39,7 @@ class Executable:
       shapes: what its results are like: shared, local, outputs, finished, first.
       rows: the size of the tables that the feeds choose rows from; None when the feeds are the data themselves.
       file: where the cache keeps it; None when it does not.
+      notes: of who looked at the step, kept with it.
     """
 
     program: Program
@@ -51,6 +50,7 @@ class Executable:
     shapes: serialised.Shapes
     rows: int | None = None
     file: Path | None = None
+    notes: Notes = attrs.field(factory=dict)
 
 
 def compile_program(
@@ -58,7 +58,7 @@ def compile_program(
     plan: Plan,
     rows: int | None = None,
     cache: Cache | None = None,
-    inspect: Inspect | None = None,
+    inspection: Inspection | None = None,
 ) -> Executable:
     """Compile a program for a plan; replicas are spread over as many JAX devices as divide them evenly.
 
@@ -66,7 +66,7 @@ def compile_program(
       program, plan: what to compile.
       rows: feed row numbers, and the data once, as tables of so many rows; only for a plan on one JAX device.
       cache: where the executable is looked for first, and kept.
-      inspect: called with the step of one replica when it was traced, before any pass; may refuse by raising.
+      inspection: looks at the step of one replica, or at what was noted of it; may refuse by raising.
     """
     plan = attrs.evolve(plan, devices=spread.local_devices(plan.replicas))
     together = plan.instances > 1 and program.together
@@ -75,42 +75,42 @@ def compile_program(
         instances.equal(described, "compiling a program")
     key = key_of(program, plan, rows) if cache is not None else None
     if cache is None or key is None:
-        return _compiled(program, plan, rows, inspect)
+        return _compiled(program, plan, rows, inspection)
     if not together:
-        return _found_or_compiled(program, plan, rows, cache, key, inspect)
+        return _found_or_compiled(program, plan, rows, cache, key, inspection)
     if instances.position() > 0:
         # The first one compiles; of those that do not see its folder, one on each host does.
         instances.synchronize(f"compiled {key}")
-        return _found_or_compiled(program, plan, rows, cache, key, inspect)
+        return _found_or_compiled(program, plan, rows, cache, key, inspection)
     try:
-        return _found_or_compiled(program, plan, rows, cache, key, inspect)
+        return _found_or_compiled(program, plan, rows, cache, key, inspection)
     finally:
         instances.synchronize(f"compiled {key}")
 
 
 def _found_or_compiled(
-    program: Program, plan: Plan, rows: int | None, cache: Cache, key: str, inspect: Inspect | None
+    program: Program, plan: Plan, rows: int | None, cache: Cache, key: str, inspection: Inspection | None
 ) -> Executable:
     seen = cache.stamp(key)
-    executable = _from_cache(program, plan, rows, cache, key)
+    executable = _from_cache(program, plan, rows, cache, key, inspection)
     if executable is not None:
         return executable
     with cache.locked(key):
         # Another process may have compiled it meanwhile.
-        executable = _from_cache(program, plan, rows, cache, key) if cache.stamp(key) != seen else None
-        return executable or _keep(_compiled(program, plan, rows, inspect), cache, key)
+        changed = cache.stamp(key) != seen
+        executable = _from_cache(program, plan, rows, cache, key, inspection) if changed else None
+        return executable or _keep(_compiled(program, plan, rows, inspection), cache, key)
 
 
-def _compiled(program: Program, plan: Plan, rows: int | None, inspect: Inspect | None) -> Executable:
+def _compiled(program: Program, plan: Plan, rows: int | None, inspection: Inspection | None) -> Executable:
     started = time.perf_counter()
     places = spread.places(plan)
     with jax.enable_x64(True):
         progress.begin("Lowering")
-        step, structure = traced_step(program, plan)
-        if inspect is not None:
-            inspect(step)
+        with naming(inspection):
+            traced, structure = traced_step(program, plan)
         progress.begin("Passes")
-        step = passes.optimise(step, jax.default_backend())
+        step = passes.optimise(traced, jax.default_backend())
         progress.begin("XLA Compilation")
         arguments = (
             [s.abstract for s in program.shared],
@@ -125,20 +125,19 @@ def _compiled(program: Program, plan: Plan, rows: int | None, inspect: Inspect |
         execution = spread.over_devices(execution, plan, None if rows is None else len(program.batch))
         if plan.spread.devices == 1:
             execution = passes.finish(execution, arguments, jax.default_backend())
-        compiled = (
-            jax.jit(
-                execution,
-                in_shardings=(places.shared, places.local, feeds, places.local),
-                out_shardings=spread.results(plan, places),
-                keep_unused=True,
-            )
-            .lower(*arguments)
-            .compile(compiler_options=options)
-        )
+        lowered = jax.jit(
+            execution,
+            in_shardings=(places.shared, places.local, feeds, places.local),
+            out_shardings=spread.results(plan, places),
+            keep_unused=True,
+        ).lower(*arguments)
+        noted = inspection.traced(traced, structure) if inspection is not None else dict
+        compiled = lowered.compile(compiler_options=options)
+        notes = noted()
     progress.finish()
     seconds = time.perf_counter() - started
     shapes = serialised.shapes_of(compiled)
-    return Executable(program, plan, compiled, places, seconds, shapes, rows)
+    return Executable(program, plan, compiled, places, seconds, shapes, rows, notes=notes)
 
 
 def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
@@ -158,7 +157,8 @@ def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
 
 def _header(executable: Executable) -> dict[str, Any]:
     described = {"name": executable.program.name, "seconds": executable.seconds}
-    return {**described, "shapes": serialised.to_json(executable.shapes), **surroundings()}
+    described |= {"shapes": serialised.to_json(executable.shapes), "notes": executable.notes}
+    return {**described, **surroundings()}
 
 
 def export(executable: Executable) -> bytes:
@@ -201,10 +201,13 @@ def _loaded(
     places = spread.places(plan)
     shapes = serialised.from_json(header["shapes"])
     call = serialised.load(data, places.devices, shapes, spread.results(plan, places))
-    return Executable(program, plan, call, places, time.perf_counter() - started, shapes, rows, path)
+    seconds = time.perf_counter() - started
+    return Executable(program, plan, call, places, seconds, shapes, rows, path, header.get("notes", {}))
 
 
-def _from_cache(program: Program, plan: Plan, rows: int | None, cache: Cache, key: str) -> Executable | None:
+def _from_cache(
+    program: Program, plan: Plan, rows: int | None, cache: Cache, key: str, inspection: Inspection | None
+) -> Executable | None:
     found = cache.load(key)
     if found is None:
         return None
@@ -217,6 +220,8 @@ def _from_cache(program: Program, plan: Plan, rows: int | None, cache: Cache, ke
         log.warning("The cached executable %s cannot be loaded: %s. It is compiled again.", path, error)
         return None
     log.info("Loaded the executable of %s from %s.", program.name, path)
+    if inspection is not None:
+        inspection.loaded(executable.notes)
     return executable
 
 

@@ -13,6 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from openipu.compiler import passes, progress, replicated
 from openipu.compiler.cache import Cache
 from openipu.compiler.execution import traced_step
+from openipu.compiler.inspection import Inspection, naming
 from openipu.compiler.segments import Segment, split
 from openipu.errors import UnsupportedError
 from openipu.jax_boundary import dce_jaxpr
@@ -97,14 +98,14 @@ def compile_pipeline(
     plan: Plan,
     devices: Sequence[Device],
     cache: Cache | None = None,
-    inspect: Callable[[core.ClosedJaxpr], None] | None = None,
+    inspection: Inspection | None = None,
 ) -> PipelineExecutable:
     """Compile every part of a pipelined program for the device of its stage; XLA sees each when it first runs.
 
     Args:
       program, plan, devices: what is compiled, and the device of every stage.
       cache: which nothing is kept in.
-      inspect: called with the traced step, before any pass; may refuse by raising.
+      inspection: looks at the step of one replica; may refuse by raising.
     """
     if cache is not None:
         log.warning(
@@ -116,9 +117,10 @@ def compile_pipeline(
     training = program.update is not None
     stages = len(devices)
     with jax.enable_x64(True):
-        closed, structure = traced_step(attrs.evolve(program, step=_with_own_gradients(program.step)), plan)
-        if inspect is not None:
-            inspect(closed)
+        with naming(inspection):
+            closed, structure = traced_step(attrs.evolve(program, step=_with_own_gradients(program.step)), plan)
+        if inspection is not None:
+            inspection.traced(closed, structure)()
         # What nobody uses would be computed in the first part, which then needs values of other stages.
         used, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.jaxpr.outvars), instantiate=True)
         closed = core.ClosedJaxpr(used, closed.consts)

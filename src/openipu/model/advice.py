@@ -8,10 +8,10 @@ from openipu.model.captured import Traced, trace
 from openipu.model.estimate import Category, Estimate, Suggestion
 from openipu.model.options import Options, Recompute
 from openipu.model.predict import estimate
+from openipu.model.rescaling import rescaled
 from openipu.program import Plan, Program
 
 _LOW = 0.2
-_ACTIVATIONS = (Category.TEMPORARIES, Category.STASH, Category.INPUT_OUTPUT)
 _CODE = (Category.CODE, Category.EXCHANGE)
 
 _HOW = {
@@ -37,7 +37,7 @@ def suggestions(made: Estimate, program: Program, traced: Traced | None = None) 
       traced: the program, if it was traced already.
     """
     traced = traced or trace(program, made.plan)
-    found = [*_options(made, program, traced), *_scaled(made)]
+    found = [*_options(made, program, traced), *_halved(made, traced), *_scaled(made)]
     helpful = [one for one in found if one.saves > 0.01 * made.worst.total]
     return tuple(sorted(helpful, key=lambda one: (not one.fits, -one.saves)))
 
@@ -68,19 +68,29 @@ def _alternatives(options: Options, plan: Plan, program: Program) -> Iterator[tu
         yield "less memory for temporaries of products", lower
 
 
+def _halved(made: Estimate, traced: Traced) -> Iterator[Suggestion]:
+    """Half the micro-batch, twice as often."""
+    if not made.micro_batch or made.micro_batch % 2:
+        return
+    half = rescaled(traced, 0.5)
+    other = estimate(half.program, made.plan, made.target, made.options, half)
+    yield Suggestion(
+        option="half the micro-batch",
+        how=_HOW["half the micro-batch"],
+        saves=made.worst.total - other.worst.total,
+        seconds=2 * other.seconds_per_step - made.seconds_per_step,
+        fits=other.fits,
+    )
+
+
 def _scaled(made: Estimate) -> Iterator[Suggestion]:
-    """Changes of the program itself: what they would do follows from what is kept for what."""
+    """Changes of the program itself: memory follows from what is kept for what, time is not predicted."""
     worst = made.worst
-    activations = sum(worst.categories[category] for category in _ACTIVATIONS)
-    code = sum(worst.categories[category] for category in _CODE)
-    halves = {
-        "half the micro-batch": activations // 2 if made.micro_batch and made.micro_batch > 1 else 0,
-        "float16": (worst.total - code) // 2 if _wide(made) else 0,
-        "twice the IPUs for one replica": (worst.total - code) // 2,
-    }
-    for option, saves in halves.items():
+    data = worst.total - sum(worst.categories[category] for category in _CODE)
+    for option in ("float16", "twice the IPUs for one replica"):
+        saves = data // 2 if option != "float16" or _wide(made) else 0
         left = worst.worst_tile * (1 - saves / worst.total) if worst.total else 0.0
-        yield Suggestion(option, _HOW[option], saves, 0.0, left <= worst.limit)
+        yield Suggestion(option, _HOW[option], saves, None, left <= worst.limit)
 
 
 def _wide(made: Estimate) -> bool:

@@ -1,6 +1,7 @@
 """A program as the model sees it: its step and its update as kernels, its values by what they are for."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import attrs
 import jax
@@ -26,6 +27,7 @@ class Traced:
       step: one step of one replica.
       update: one weight update; None when nothing is trained.
       gradients: how many of the step's results are gradients.
+      known: its kernels, by what their prices depend on.
     """
 
     program: Program
@@ -33,6 +35,7 @@ class Traced:
     step: core.ClosedJaxpr
     update: core.ClosedJaxpr | None
     gradients: int
+    known: "dict[tuple, Captured]" = attrs.field(init=False, factory=dict)
 
 
 @attrs.frozen(eq=False)
@@ -77,16 +80,26 @@ def trace(program: Program, plan: Plan) -> Traced:
     fresh = attrs.evolve(program, step=lambda *arguments: program.step(*arguments))
     with jax.enable_x64(True), marks.naming():
         step, structure = traced_step(fresh, exact)
-        gradients = structure.children()[0].num_leaves
-        update = None
+    return completed(program, plan, step, structure)
+
+
+def completed(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any) -> Traced:
+    """A program whose step was traced already, with names: the update is traced too.
+
+    Args:
+      program, plan: what was traced.
+      step, structure: see `traced_step`.
+    """
+    gradients = structure.children()[0].num_leaves
+    update = None
+    with jax.enable_x64(True), marks.naming():
         if (update_rule := program.update) is not None:
             given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in step.out_avals[:gradients]]
             slots = [[s.abstract for s in group] for group in (program.shared, program.local)]
             with tracing_for(ALONE):
                 update = jax.make_jaxpr(lambda *arguments: update_rule(*arguments))(*slots, given)
-        step = _needed(step)
-        update = None if update is None else _needed(update)
-    return Traced(program, plan, step, update, gradients)
+            update = _needed(update)
+        return Traced(program, plan, _needed(step), update, gradients)
 
 
 def _needed(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
@@ -95,7 +108,13 @@ def _needed(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 
 def capture(traced: Traced, machine: Machine) -> Captured:
-    """The kernels of a traced program on an IPU."""
+    """The kernels of a traced program on an IPU; made once for all options that change no price."""
+    if machine.prices not in traced.known:
+        traced.known[machine.prices] = _captured(traced, machine)
+    return traced.known[machine.prices]
+
+
+def _captured(traced: Traced, machine: Machine) -> Captured:
     program, step = traced.program, traced.step
     parts = max(1, machine.stages) * (2 if machine.training else 1)
     flat = flatten(step, levels_of(step.jaxpr, parts)[0])

@@ -248,14 +248,14 @@ class Suggestion:
       option: what to change, in words of no front end ("recomputation").
       how: how both front ends say it, e.g. "ipu_config... / options...".
       saves: bytes of the fullest IPU, per IPU; negative when it needs more.
-      seconds: by how much a step gets slower; negative when faster.
+      seconds: by how much the samples of a step take longer; negative when faster, None when it is not predicted.
       fits: whether this alone makes the program fit.
     """
 
     option: str
     how: str
     saves: int
-    seconds: float
+    seconds: float | None
     fits: bool
 
 

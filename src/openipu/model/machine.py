@@ -32,6 +32,14 @@ class Machine:
         """The tiles that compute."""
         return kernels.Tiles(self.target.tiles - self.options.io_tiles)
 
+    @property
+    def prices(self) -> tuple:
+        """All that prices of kernels depend on: where values are kept, and for how long, is not part of it."""
+        chosen = self.options
+        proportions = (chosen.matmul_proportion, chosen.convolution_proportion, chosen.stage_proportions)
+        asked = (chosen.partials, chosen.io_tiles, *proportions)
+        return self.target, self.stages, self.mapping, self.training, self.replicas, *asked
+
     def place(self, level: int) -> tuple[int, bool]:
         """The stage of a part of a pipeline, and whether it is its backward pass."""
         if not self.stages:

@@ -14,6 +14,7 @@ from openipu.model.liveness import Lifetimes, lifetimes, scheduled
 from openipu.model.machine import Machine
 from openipu.model.nodes import Node
 from openipu.model.options import Options, Recompute
+from openipu.model.slot_layers import layer_of_slot
 from openipu.program import Plan, stash_depth
 
 _OFFLOADED = {
@@ -90,16 +91,19 @@ def _kept(captured: Captured, plan: Plan, stage: int) -> Iterable[Placed]:
     program, values = captured.program, captured.flat.values
     state = set(captured.state)
     trained = {values[v].shape for v in captured.gradients if v is not None}
+    layers = frozenset(node.layer for node in captured.kernels)
     for i, slot in enumerate(program.shared):
         if captured.homes[i] != stage:
             continue
         category = Category.OPTIMIZER_STATE if i in state else Category.WEIGHTS
         if i in state and slot.shape not in trained and math.prod(slot.shape) > 1:
             category = Category.STATE
-        yield Placed(category, layer_of_slot(slot.name), _bytes(slot.shape, slot.dtype.itemsize), stage)
+        yield Placed(category, layer_of_slot(slot.name, layers), _bytes(slot.shape, slot.dtype.itemsize), stage)
     if stage == 0:
         for slot in program.local:
-            yield Placed(Category.STATE, layer_of_slot(slot.name), _bytes(slot.shape, slot.dtype.itemsize), stage)
+            yield Placed(
+                Category.STATE, layer_of_slot(slot.name, layers), _bytes(slot.shape, slot.dtype.itemsize), stage
+            )
         for v in captured.flat.constants:
             yield Placed(Category.CONSTANTS, "", values[v].bytes, stage)
     if plan.gradient_accumulation > 1:
@@ -276,12 +280,6 @@ def _curve(stages: Sequence[StageMemory]) -> tuple[LivePoint, ...]:
 def _largest(layers: Mapping[str, Mapping[Category, int]]) -> tuple[Contributor, ...]:
     found = [Contributor(layer, dict(sizes)) for layer, sizes in layers.items() if sum(sizes.values())]
     return tuple(sorted(found, key=lambda one: -one.total))
-
-
-def layer_of_slot(name: str) -> str:
-    """The layer that a slot belongs to, by its name: "conv1/kernel:0" and "conv1.weight" belong to "conv1"."""
-    name = name.partition(":")[0].replace(".", "/")
-    return name.rpartition("/")[0]
 
 
 def _bytes(shape: Sequence[int], item: int) -> int:

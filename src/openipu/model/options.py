@@ -50,7 +50,6 @@ class Options:
       overlap_host: transfers take place while the IPU computes.
       shared_stream: data of all replicas goes through one process of the host.
       collective_buffer: gradients are exchanged between replicas in buffers of so many bytes; 0: each on its own.
-      accumulators: the type of gradient accumulators; None is that of the gradients.
       synthetic_data: nothing goes between host and IPU.
       launch_seconds: what starting one execution costs the host; None takes the constant of the model.
     """
@@ -72,6 +71,5 @@ class Options:
     overlap_host: bool = False
     shared_stream: bool = False
     collective_buffer: int = attrs.field(default=0, validator=ge(0))
-    accumulators: str | None = None
     synthetic_data: bool = False
     launch_seconds: float | None = None

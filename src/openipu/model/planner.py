@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import attrs
 
@@ -89,8 +89,8 @@ def chip(target: Target, tiles: int, half: bool, half_partials: bool, proportion
 @functools.lru_cache(maxsize=16384)
 def product(on: Chip, rows: int, inner: int, columns: int, groups: int = 1) -> Planned:
     """`groups` independent products [rows, inner] x [inner, columns]; either factor may be the one that streams."""
-    wide = _cheapest(on, _dense(on, rows, inner, columns, groups))
-    high = _cheapest(on, _dense(on, columns, inner, rows, groups))
+    wide = _dense(on, rows, inner, columns, groups)
+    high = _dense(on, columns, inner, rows, groups)
     return min(wide, high, key=lambda plan: plan.cycles)
 
 
@@ -118,9 +118,9 @@ def convolution(
         cycles = elements * on.item / on.tiles * c.RELAYOUT_BYTE
         return cycles, cycles / 2
 
-    direct = _cheapest(on, _windows(on, batch, positions, inputs, outputs, kernel, stride, groups))
+    direct = _windows(on, batch, positions, inputs, outputs, kernel, stride, groups)
     folded = product(on, rows, inputs * height * width, outputs, groups)
-    half = _cheapest(on, _windows(on, batch, positions, inputs * width, outputs, (height, 1), stride, groups))
+    half = _windows(on, batch, positions, inputs * width, outputs, (height, 1), stride, groups)
     found = (
         direct,
         folded.slower(*relayout(groups * rows * inputs * height * width)),
@@ -129,20 +129,33 @@ def convolution(
     return min(found, key=lambda plan: plan.cycles)
 
 
-def _cheapest(on: Chip, plans: Iterable[tuple[float, Planned]]) -> Planned:
-    """The fastest plan within its memory; if there is none, the one that takes least."""
+@attrs.define
+class _Search:
+    """The fastest plan within its memory so far; while there is none, the one that takes least."""
+
+    memory: float
     best: Planned | None = None
     least: Planned | None = None
-    for temporary, plan in plans:
-        if temporary <= c.OVERFULL_PLAN * on.memory and (best is None or plan.cycles < best.cycles):
-            best = plan
-        if least is None or temporary < least.temporary:
-            least = plan
-    assert least is not None, "a product has at least one plan"
-    return best or least
+
+    def hopeless(self, cycles: float) -> bool:
+        """Whether a plan that takes at least so long need not be looked at."""
+        return self.best is not None and c.PRODUCT_CALL + cycles >= self.best.cycles
+
+    def offer(self, plan: Planned) -> None:
+        if plan.temporary <= c.OVERFULL_PLAN * self.memory and (self.best is None or plan.cycles < self.best.cycles):
+            self.best = plan
+        if self.least is None or plan.temporary < self.least.temporary:
+            self.least = plan
+
+    @property
+    def found(self) -> Planned:
+        found = self.best or self.least
+        assert found is not None, "a product has at least one plan"
+        return found
 
 
-def _dense(on: Chip, rows: int, inner: int, columns: int, groups: int) -> Iterator[tuple[float, Planned]]:
+def _dense(on: Chip, rows: int, inner: int, columns: int, groups: int) -> Planned:
+    search = _Search(on.memory)
     for group_parts, column_parts, inner_parts, free in _splits(on, inner, columns, groups):
         g, nb, kb = _pieces(on, inner, columns, groups, group_parts, column_parts, inner_parts)
         m = -(-rows // min(free, rows))
@@ -150,8 +163,11 @@ def _dense(on: Chip, rows: int, inner: int, columns: int, groups: int) -> Iterat
         worker = c.DENSE_WORKER + max(0, -(-m // on.workers) - c.DENSE_FREE_ROWS) * on.position
         compute = c.DENSE_VERTEX + g * kb * nb * (_load(on) + c.BLOCK_CALL + on.workers * worker)
         field = m * k * on.item
+        if search.hopeless(compute + g * field / 8):
+            continue
         used = group_parts * column_parts * inner_parts * -(-rows // m)
-        yield _priced(on, g, m, k, n, nb, field, 1, column_parts, inner_parts, compute, used)
+        search.offer(_priced(on, g, m, k, n, nb, field, 1, column_parts, inner_parts, compute, used))
+    return search.found
 
 
 def _windows(
@@ -163,8 +179,9 @@ def _windows(
     kernel: tuple[int, int],
     stride: int,
     groups: int,
-) -> Iterator[tuple[float, Planned]]:
+) -> Planned:
     area = math.prod(kernel)
+    search = _Search(on.memory)
     for group_parts, column_parts, inner_parts, free in _splits(on, inputs, outputs, groups):
         g, nb, kb = _pieces(on, inputs, outputs, groups, group_parts, column_parts, inner_parts)
         k, n = kb * on.inputs, nb * on.outputs
@@ -176,9 +193,12 @@ def _windows(
             block = _load(on) + c.BLOCK_CALL + on.workers * worker
             compute = c.WINDOW_VERTEX + g * area * kb * nb * block
             field = b * ((h - 1) * stride + kernel[0]) * ((w - 1) * stride + kernel[1]) * k * on.item
+            if search.hopeless(compute + g * field / 8):
+                continue
             spread = -(-batch // b) * -(-positions[0] // h) * -(-positions[1] // w)
             used = group_parts * column_parts * inner_parts * spread
-            yield _priced(on, g, m, k, n, nb, field, area, column_parts, inner_parts, compute, used)
+            search.offer(_priced(on, g, m, k, n, nb, field, area, column_parts, inner_parts, compute, used))
+    return search.found
 
 
 def _load(on: Chip) -> float:
@@ -216,8 +236,8 @@ def _priced(
     inner_parts: int,
     compute: float,
     used: int,
-) -> tuple[float, Planned]:
-    """Temporary bytes and cost of one split; output channels are done one part after another to save memory."""
+) -> Planned:
+    """The cost of one split; output channels are done one part after another to save memory."""
     copies = 1 if inner_parts == 1 else 2
     serial, temporary = 1, 0.0
     for serial in _SERIAL:
@@ -230,7 +250,7 @@ def _priced(
     added, sent = _partials(on, m * n * g, inner_parts)
     phases = (serial * copies - 1) * c.PRODUCT_PHASE
     cycles = c.PRODUCT_CALL + phases + exchange + compute + added + sent
-    return temporary, Planned(cycles, exchange + sent, temporary, used)
+    return Planned(cycles, exchange + sent, temporary, used)
 
 
 def _partials(on: Chip, elements: int, parts: int) -> tuple[float, float]:

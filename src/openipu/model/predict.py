@@ -1,6 +1,6 @@
 """The entry point of the model: a program, a plan and a kind of IPU become an estimate."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -8,7 +8,7 @@ from openipu.hardware.target import Target
 from openipu.model import constants as c
 from openipu.model import system
 from openipu.model.captured import Captured, Traced, capture, trace
-from openipu.model.estimate import Estimate, Operation, Shares
+from openipu.model.estimate import Category, Estimate, IpuMemory, Operation, Shares
 from openipu.model.machine import Machine
 from openipu.model.memory import StageMemory, code_bytes, ipu_memory, stage_memory
 from openipu.model.nodes import Node, named
@@ -48,6 +48,10 @@ def estimate(
     times = [stage_time(captured, machine, plan, stage, memories[stage]) for stage in range(count)]
     ipus = max(machine.mapping) + 1
     shown, placed, shares = _shares(captured, machine, plan, times)
+    memory = tuple(
+        ipu_memory(ipu, [m for i, m in enumerate(memories) if machine.mapping[i] == ipu], captured, machine, plan)
+        for ipu in range(ipus)
+    )
     return Estimate(
         program=program.name,
         target=target,
@@ -56,14 +60,11 @@ def estimate(
         micro_batch=_micro_batch(program),
         stages=tuple(stage_of(i, captured, machine, memories[i], times[i]) for i in range(count)),
         operations=_operations(captured, machine, memories),
-        memory=tuple(
-            ipu_memory(ipu, [m for i, m in enumerate(memories) if machine.mapping[i] == ipu], captured, machine, plan)
-            for ipu in range(ipus)
-        ),
+        memory=memory,
         shares=shares,
         timeline=shown,
         spans=placed,
-        warnings=_warnings(captured, plan),
+        warnings=(*_warnings(captured, plan), *_code(memory, target)),
         constants=tuple(c.CONSTANTS),
         fed=sum(captured.flat.values[v].bytes for v in captured.batch),
         returned=sum(captured.flat.values[v].bytes for v in captured.results),
@@ -205,6 +206,18 @@ def _warnings(captured: Captured, plan: Plan) -> tuple[str, ...]:
     if plan.all_replicas > 16:
         found.append("Over more than 16 replicas the predicted exchange between them is too fast by up to 30 %.")
     return tuple(found)
+
+
+def _code(memory: Sequence[IpuMemory], target: Target) -> Iterator[str]:
+    """Only the lower part of a tile's memory can hold code; how much there is, is the roughest of all predictions."""
+    for one in memory:
+        size = (one.categories[Category.CODE] + one.categories[Category.EXCHANGE]) / target.tiles
+        if size > target.executable_bytes_per_tile:
+            yield (
+                f"Code would take {size / 1024:,.0f} KiB of a tile of IPU {one.ipu}, which can hold "
+                f"{target.executable_bytes_per_tile / 1024:,.0f} KiB of it: it may not fit though all memory together "
+                "would do. Use more pipeline stages, or layers of fewer different shapes."
+            )
 
 
 def durations_of(made: Estimate) -> Durations:

@@ -7,9 +7,9 @@ import attrs
 from openipu import model
 from openipu.hardware import Target
 from openipu.model import Estimate, Options, Traced
+from openipu.model.rescaling.rescale import rescaled
 from openipu.planner.candidates import Candidate, candidates
 from openipu.planner.layers import Layers, layers_of, names_of
-from openipu.planner.rescale import rescaled
 from openipu.planner.staging import staged
 from openipu.program import Plan, Program
 

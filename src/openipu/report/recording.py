@@ -70,10 +70,15 @@ class Recorder:
         """Notes how long an execution took."""
         self.measured.add(seconds)
 
+    @property
+    def document(self) -> Document | None:
+        """The report with what was measured so far; None when there is none."""
+        return None if self._document is None else {**self._document, "measured": self.measured.to_json()}
+
     def finish(self) -> None:
         """Writes the report again, with what was measured."""
-        if self._document is not None and self.measured.executions and os.getpid() == self._process:
-            write(self.folder, {**self._document, "measured": self.measured.to_json()})
+        if (document := self.document) is not None and self.measured.executions and os.getpid() == self._process:
+            write(self.folder, document)
 
 
 def _listed(options: Mapping[str, str]) -> int:
@@ -81,6 +86,11 @@ def _listed(options: Mapping[str, str]) -> int:
     if not given.isdecimal() or not int(given):
         raise ReportError(f"{_COUNT} must be a positive whole number. Received: {given!r}.")
     return int(given)
+
+
+def documents() -> list[Document]:
+    """The reports of this process so far, in the order in which their programs were compiled."""
+    return [one for recorder in _unfinished if (one := recorder.document) is not None]
 
 
 @atexit.register

@@ -11,11 +11,11 @@ import numpy as np
 
 from openipu import environment, hardware, model
 from openipu.compiler import Cache, Traps, compile_program, traps
-from openipu.compiler.compile import Inspect
+from openipu.compiler.inspection import Inspection
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.compiler.traps import NONE
 from openipu.errors import InvalidNumberError, UnsupportedError
-from openipu.model import fits
+from openipu.model.fits import MemoryCheck
 from openipu.program import Plan, Program
 from openipu.runtime.device_engine import DeviceEngine
 from openipu.runtime.engine import Engine, Results
@@ -110,13 +110,10 @@ class Session:
             self._estimate = model.estimate(self._untrapped, self.plan, target, self.setting.asked)
         return self._estimate
 
-    def _memory_check(self, plan: Plan) -> Inspect | None:
-        """Looks at the step while it is compiled, unless OPENIPU_MEMORY says not to."""
-        wish = environment.memory()
-        if wish == "off":
-            return None
-        program, options, target = self._untrapped, self.setting.asked, hardware.current_system().target
-        return lambda step: fits.check(program, plan, target, options, step, wish == "error")
+    def _memory_check(self, plan: Plan) -> Inspection:
+        target = hardware.current_system().target
+        program, options = self._untrapped, self.setting.asked
+        return MemoryCheck(program, plan, target, options, environment.memory(), not self.setting.traps)
 
     @property
     def program(self) -> Program:
@@ -172,21 +169,21 @@ def _engine(
     local: Sequence[Resident],
     setting: Setting,
     rows: int | None,
-    inspect: Inspect | None,
+    inspection: Inspection | None,
 ) -> Engine:
     if setting.offline:
-        return _offline(program, plan, setting.cache, rows, inspect)
+        return _offline(program, plan, setting.cache, rows, inspection)
     devices = devices_for(plan)
     if devices is not None:
-        return PipelineEngine(compile_pipeline(program, plan, devices, setting.cache, inspect), shared, local)
-    return DeviceEngine(compile_program(program, plan, rows, setting.cache, inspect), shared, local)
+        return PipelineEngine(compile_pipeline(program, plan, devices, setting.cache, inspection), shared, local)
+    return DeviceEngine(compile_program(program, plan, rows, setting.cache, inspection), shared, local)
 
 
 def _offline(
-    program: Program, plan: Plan, cache: Cache | None, rows: int | None, inspect: Inspect | None
+    program: Program, plan: Plan, cache: Cache | None, rows: int | None, inspection: Inspection | None
 ) -> OfflineEngine:
     assert cache is not None, "compiled for another run, but nowhere to keep it"
-    executable = compile_program(program, plan, rows, cache, inspect)
+    executable = compile_program(program, plan, rows, cache, inspection)
     if executable.file is None:
         raise UnsupportedError(
             f"{program.name} cannot be compiled in advance: its executable could not be kept in {cache.folder}. "

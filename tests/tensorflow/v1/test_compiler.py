@@ -1,11 +1,15 @@
 """Programs of TensorFlow 1: a computation is one program on the IPU, with the numbers of stock TensorFlow."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf2
 import tensorflow.compat.v1 as tf
 from tensorflow.python import ipu
+
+from openipu.report.recording import finish_all
 
 X = np.random.default_rng(0).standard_normal((12, 4, 6)).astype(np.float32)
 Y = np.random.default_rng(1).integers(0, 3, (12, 4)).astype(np.int32)
@@ -143,4 +147,27 @@ def test_options_of_old_programs_become_attributes():
     assert profiled == {"autoReport.all": "true", "autoReport.directory": "reports"}
     with pytest.raises(Exception, match="must be unique"):
         utils.select_ipus(utils.create_ipu_config(), [0, 0])
-    assert utils.extract_all_events([]) == []
+
+
+def test_reports_are_extracted_from_what_was_predicted(graph, on_ipu, tmp_path, caplog):
+    utils = ipu.utils
+    finish_all()
+    assert utils.extract_all_events([]) == [] and "There are no event traces" in caplog.text
+    assert utils.extract_compile_reports([]) == [] and "create_ipu_config(profiling=True)" in caplog.text
+    ipu.config.reset_ipu_configuration()
+    opts = utils.create_ipu_config(profiling=True, report_directory=str(tmp_path))
+    utils.configure_ipu_system(utils.auto_select_ipus(opts, 1))
+    with tf.device("cpu"):
+        x = tf.placeholder(tf.float32, [8, 8])
+    (result,) = on_ipu(lambda x: tf.matmul(x, x), [x])
+    with tf.Session() as session:
+        session.run(result, {x: np.eye(8)})
+    ((name, compiled),) = utils.extract_compile_reports([])
+    ((same, executed),) = utils.extract_execute_reports([])
+    compiled, executed = json.loads(compiled), json.loads(executed)
+    written = json.loads(next(tmp_path.glob("*/report.json")).read_text())
+    assert name == same == written["program"]["name"]
+    assert compiled["memory"] == written["memory"] and executed["operations"] == written["operations"]
+    assert all("nothing of it was measured on an IPU" in one["estimate"] for one in (compiled, executed))
+    assert executed["measured"]["executions"] == 1
+    assert name in utils.extract_all_strings_from_event_trace([])

@@ -12,11 +12,11 @@ function operationsView(report) {
   const shown = table([
     { title: "#", number: true, value: (r) => r.index },
     { title: "Operation", class: "name", value: (r) => r.name, show: (r) => [shortName(r), h("span", { class: "sub" }, r.layer || "no layer")] },
-    { title: "Kind", value: (r) => r.kind, show: (r) => h("span", { class: "tag" }, r.kind) },
-    { title: "Pass", value: (r) => r.phase, show: (r) => [r.phase, r.recomputed ? h("span", { class: "sub" }, "and recomputed") : null] },
-    ...(stages ? [{ title: "Stage", number: true, value: (r) => r.stage }] : []),
     { title: "Time", number: true, value: (r) => r.seconds, show: (r) => [seconds(r.seconds), meter(r.seconds / longest)] },
     { title: "Share", number: true, value: (r) => r.seconds, show: (r) => percent(r.seconds / total) },
+    { title: "Kind", value: (r) => r.kind, show: (r) => h("span", { class: "tag" }, r.kind) },
+    { title: "Pass", value: (r) => r.phase, show: (r) => [r.phase, r.recomputed ? h("span", { class: "sub", title: "computed again in the backward pass" }, "runs twice") : null] },
+    ...(stages ? [{ title: "Stage", number: true, value: (r) => r.stage }] : []),
     { title: "Cycles", number: true, value: (r) => r.cycles * r.count, show: (r) => whole(r.cycles * r.count) },
     { title: "Exchange", number: true, value: (r) => r.exchange_cycles / (r.cycles || 1), show: (r) => percent(r.exchange_cycles / (r.cycles || 1), 0) },
     { title: "Work", number: true, value: (r) => r.flops * r.count, show: (r) => flops(r.flops * r.count) },
@@ -25,7 +25,7 @@ function operationsView(report) {
     { title: "Temporaries", number: true, value: (r) => r.temporary_bytes, show: (r) => bytes(r.temporary_bytes) },
     { title: "Code", number: true, value: (r) => r.code_bytes, show: (r) => bytes(r.code_bytes) },
     { title: "Result", value: (r) => r.dtype, show: (r) => h("span", { class: "mono" }, `${r.dtype}[${r.shape.join(",")}]`) },
-  ], rows, { sort: stages ? 5 : 4, label: "Operations" });
+  ], rows, { sort: 2, label: "Operations" });
 
   const wanted = { text: "", phase: "", kind: "" };
   const count = h("span", { class: "count", role: "status" });

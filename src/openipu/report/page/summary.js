@@ -92,11 +92,11 @@ function summaryView(report) {
 }
 
 function suggestionsCard(report) {
-  return card("What would help", "Predicted effect of each change alone.",
+  return card("What would help", "Predicted effect of each change alone; time is that of the samples of one step.",
     table([
       { title: "Change", value: (s) => s.option, class: "name", show: (s) => [capital(s.option), h("span", { class: "sub mono" }, s.how)] },
       { title: "Memory", number: true, value: (s) => -s.saves, show: (s) => `${s.saves >= 0 ? "−" : "+"}${bytes(Math.abs(s.saves))}` },
-      { title: "Time of a step", number: true, value: (s) => s.seconds, show: (s) => `${s.seconds >= 0 ? "+" : "−"}${seconds(Math.abs(s.seconds))}` },
+      { title: "Time", number: true, value: (s) => s.seconds, show: (s) => s.seconds === null ? "not predicted" : `${s.seconds >= 0 ? "+" : "−"}${seconds(Math.abs(s.seconds))}` },
       { title: "Fits then", value: (s) => Number(s.fits), show: (s) => (s.fits ? h("span", { class: "chip good" }, "yes") : "no") },
     ], report.suggestions, { label: "Suggestions" }).element);
 }

@@ -7,12 +7,14 @@ _REGISTERED = works("with a function in Python that is registered for the librar
 _HINT = accepted("a hint for the memory or the layout of data of an IPU; returns its argument")
 _TUNING = accepted("tunes hardware that is not here; checked and kept")
 _VERIFIED = accepted("verified transfers are a feature of the hardware")
-_EVENTS = accepted("there are no event traces: the list is always empty")
+_EVENTS = accepted("there are no event traces: the list is always empty, a warning says what to use")
+_REPORTS = works("predicted reports of the profiled programs of this process, marked as estimates")
 
-# Options that change results, or what a virtual device is; all others are checked and kept.
+# Options that change results, what a virtual device is, or what is predicted for IPUs; others are checked and kept.
 EFFECTIVE = {
     "allow_recompute",
     "auto_select_ipus",
+    "convolutions.poplar_options",
     "device_connection.type",
     "device_connection.version",
     "experimental.multi_replica_distribution.process_count",
@@ -25,6 +27,8 @@ EFFECTIVE = {
     "io_tiles.num_io_tiles",
     "ipu_model.tiles_per_ipu",
     "ipu_model.version",
+    "matmuls.poplar_options",
+    "optimizations.maximum_cross_replica_sum_buffer_size",
     "select_ipus",
 }
 
@@ -52,13 +56,17 @@ NOTES: dict[str, Note] = {
     "ops.pipelining_ops.PipelineStageOptions": _TUNING,
     "ops.pipelining_ops.RecomputationMode": works("checked against the schedule; the compiler decides what is stored"),
     "ops.pipelining_ops.pipeline": works(
-        "the options of memory (offload_*, replicated_*) and of tuning (*_poplar_options) change nothing"
+        "the options of memory (offload_*, replicated_*) change what is predicted for an IPU, those of tuning "
+        "(*_poplar_options) nothing"
     ),
     "ops.pipelining_ops.recomputation_checkpoint": _HINT,
     "ops.summary_ops.ipu_compile_summary": accepted("the summary is empty, as without profiling in the original"),
     "scopes.outside_compilation_scope": refused("a compiled program cannot stop for the host in its middle"),
     "scopes.partials_type": accepted("partial sums have the precision of the backend"),
     "utils.extract_*": _EVENTS,
+    "utils.extract_all_strings_from_event_trace": _REPORTS,
+    "utils.extract_compile_reports": _REPORTS,
+    "utils.extract_execute_reports": _REPORTS,
     "utils.set_report_options": accepted("there are no profiles of hardware"),
     "utils.set_transfer_options": _VERIFIED,
     "utils.set_verification_options": _VERIFIED,

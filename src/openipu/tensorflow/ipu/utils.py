@@ -42,12 +42,14 @@ from openipu.tensorflow.v1.options import (
     set_transfer_options,
     set_verification_options,
 )
-from openipu.tensorflow.v1.options import no_events as extract_all_events
-from openipu.tensorflow.v1.options import no_events as extract_all_strings_from_event_trace
-from openipu.tensorflow.v1.options import no_events as extract_all_types_from_event_trace
-from openipu.tensorflow.v1.options import no_events as extract_compile_reports
-from openipu.tensorflow.v1.options import no_events as extract_execute_reports
-from openipu.tensorflow.v1.options import no_events as extract_poplar_serialized_graphs
+from openipu.tensorflow.v1.reports import (
+    extract_all_strings_from_event_trace,
+    extract_compile_reports,
+    extract_execute_reports,
+)
+from openipu.tensorflow.v1.reports import no_events as extract_all_events
+from openipu.tensorflow.v1.reports import no_events as extract_all_types_from_event_trace
+from openipu.tensorflow.v1.reports import no_events as extract_poplar_serialized_graphs
 
 if TYPE_CHECKING:
     import tensorflow as tf

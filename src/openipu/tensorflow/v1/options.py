@@ -269,11 +269,6 @@ def set_experimental_multi_replica_distribution_options(
     return opts
 
 
-def no_events(events: Any) -> list:
-    """What is found in traces of the original's compiler: there are none."""
-    return []
-
-
 def _check_unselected(opts: IPUConfig) -> None:
     if opts.auto_select_ipus or opts.select_ipus:
         raise Exception("IPU devices have already been configured.")

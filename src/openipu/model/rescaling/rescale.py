@@ -14,8 +14,8 @@ from jax.extend import core
 
 from openipu.compiler.passes.jaxprs import with_equations
 from openipu.jax_boundary import fresh
-from openipu.model import Traced
-from openipu.planner.sample_axes import Axes, Place, nested, places_of
+from openipu.model.captured import Traced
+from openipu.model.rescaling.sample_axes import Axes, Place, nested, places_of
 
 
 def rescaled(traced: Traced, factor: float) -> Traced:

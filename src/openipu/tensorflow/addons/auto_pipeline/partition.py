@@ -35,6 +35,7 @@ from openipu.tensorflow.addons.auto_pipeline.types_utils import (
     transfer_cycle,
 )
 from openipu.tensorflow.configuration import devices
+from openipu.tensorflow.executor.strategy import current
 from openipu.tensorflow.ipu.ipu_strategy import IPUStrategyV1
 from openipu.tensorflow.keras.stages import alone, create
 from openipu.tensorflow.keras.stages.assignment import FunctionalLayerPipelineStageAssignment
@@ -91,7 +92,7 @@ def create_model_profile(
       autopipe_config: the configuration.
       ipu_cfg: an `IPUConfig` whose options count; the active one by default. Nothing is configured by this.
     """
-    strategy, helper = IPUStrategyV1(), ReportHelper()
+    strategy, helper = current() or IPUStrategyV1(), ReportHelper()
     with strategy.scope():
         model = called(create_model, batch_size)
         row = row_of(graph_of(model))

@@ -23,6 +23,7 @@ from openipu.tensorflow.addons.auto_pipeline.types import (
 from openipu.tensorflow.addons.auto_pipeline.types_utils import get_empty_range_info, memory_of, transfer_cycle
 from openipu.tensorflow.configuration import devices
 from openipu.tensorflow.configuration.system import reset_ipu_configuration
+from openipu.tensorflow.executor.strategy import current
 from openipu.tensorflow.keras.loop import training_program
 
 
@@ -96,8 +97,10 @@ def profile_pipelined_model(
     """
     stages = max(partition) + 1
     with _kept_configuration():
-        strategy = create_strategy(stages, None, True, ipu_cfg)
-        with strategy.scope():
+        # A device has a power of two of IPUs.
+        made_here = create_strategy(1 << (stages - 1).bit_length(), None, True, ipu_cfg)
+        # Scopes of two strategies cannot be nested.
+        with (current() or made_here).scope():
             made = called(create_model, batch_size)
             assign(made, partition)
             options: Any = made._ipu.options  # type: ignore[attr-defined]

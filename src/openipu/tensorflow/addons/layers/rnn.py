@@ -62,12 +62,13 @@ class _PopnnRNN(keras.layers.Layer):
             setattr(self, name, _initializer(given[name], given["seed"]))
         self.dropout_seed = checked_seed("dropout_seed", given["dropout_seed"])
         self.partials_dtype = tf.as_dtype(given["partials_dtype"])
-        self._kept = _Kept()
+        # Saved with models, but no weight: those are the ones of stock Keras' layer.
+        self._kept = tf.train.Checkpoint()
 
     @property
-    def states(self) -> tuple[Any, ...] | None:
+    def states(self) -> list[Any] | None:
         """The variables in which a stateful layer keeps its states; None if it keeps none."""
-        return self._kept.states
+        return getattr(self._kept, "states", None)
 
     def _refuse(self, what: str) -> None:
         raise ValueError(
@@ -117,17 +118,16 @@ class _PopnnRNN(keras.layers.Layer):
             self._kept.states = self._make_states(shape[1] if self.time_major else shape[0])
         self.built = True
 
-    def _make_states(self, batch_size: int | None) -> tuple[Any, ...]:
+    def _make_states(self, batch_size: int | None) -> list[Any]:
         if batch_size is None:
             raise ValueError(
                 "A stateful layer must know its batch size. Give the model's Input a batch size, as in "
                 "`Input(shape, batch_size=16)`."
             )
         shape = self.state_shape(batch_size)
-        return tuple(
-            tf.Variable(tf.zeros(shape, self.variable_dtype), trainable=False, name=f"{self.name}/state_{i}")
-            for i in range(self._states)
-        )
+        with tf.init_scope():
+            zeros = tf.zeros(shape, self.variable_dtype)
+            return [tf.Variable(zeros, trainable=False, name=f"{self.name}/state_{i}") for i in range(self._states)]
 
     def _bias_initializer(self) -> Any:
         return self.bias_initializer
@@ -149,7 +149,7 @@ class _PopnnRNN(keras.layers.Layer):
 
     def call(self, inputs: Any, mask: Any = None, training: Any = None, initial_state: Any = None) -> Any:
         """The last output, or all of them, and the last state if asked for."""
-        if mask is not None:
+        if any(part is not None for part in tf.nest.flatten(mask)):
             raise NotImplementedError(
                 f"IPU custom {self._kind.upper()} layer does not support masks. Use keras.layers.{self._kind.upper()}, "
                 "which does, and runs on the same kernel."
@@ -175,7 +175,7 @@ class _PopnnRNN(keras.layers.Layer):
             result = outputs[-1]
         return (result, *states) if self.return_state else result
 
-    def compute_output_shape(self, input_shape: Any, initial_state_shape: Any = None) -> Any:
+    def compute_output_shape(self, input_shape: Any) -> Any:
         """That of the result, or of the result and of all states."""
         shape = _shape_of_sequence(input_shape)
         batch = shape[1] if self.time_major else shape[0]
@@ -205,12 +205,6 @@ class _PopnnRNN(keras.layers.Layer):
         config |= {name: keras.initializers.serialize(getattr(self, name)) for name in _INITIALIZERS}
         config["dropout_seed"] = None if self.dropout_seed is None else list(self.dropout_seed)
         return {**super().get_config(), **config, "partials_dtype": self.partials_dtype.name}
-
-
-class _Kept:
-    """What a layer keeps between batches; beside its weights, so that those are the weights of stock Keras' layer."""
-
-    states: tuple[Any, ...] | None = None
 
 
 def _shape_of_sequence(shape: Any) -> tuple[int | None, ...]:

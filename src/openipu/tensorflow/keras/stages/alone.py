@@ -46,9 +46,8 @@ def program_of(node: Any, batch_size: int) -> Program:
 
     captured = capture(step, specs, f"the layer {layer.name}")
     weights = [v for v, gradient in zip(trained, given, strict=True) if gradient is not None]
-    made = assemble(
-        layer.name, specs, captured, len(weights), staging=Staging(lambda scope: 0, STAGES)
-    )  # fmt: skip
+    staging = Staging(lambda scope: 0, STAGES)
+    made = assemble(layer.name, specs, captured, len(weights), staging=staging, roots=[layer.name])
     return attrs.evolve(made.program, update=_descent(made, weights))
 
 

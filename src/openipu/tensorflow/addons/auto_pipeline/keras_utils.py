@@ -4,11 +4,10 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from openipu.tensorflow.keras.stages import alone
-from openipu.tensorflow.keras.stages.auto import row_of, static_spec
+from openipu.tensorflow.keras.stages.auto import bytes_of, row_of, static_spec
 from openipu.tensorflow.keras.stages.tracing import graph_of
 from openipu.tensorflow.keras.versions import version_of
 
@@ -31,7 +30,7 @@ def tf_tensor_size(x: Any, batch_size: int) -> int:
       batch_size: what stands for an unknown first dimension.
     """
     spec = static_spec(_Plain(), x, batch_size, "")  # type: ignore[arg-type]
-    return int(np.prod(spec.shape.as_list())) * spec.dtype.size
+    return bytes_of(spec)
 
 
 def tf_nested_map_structure_tensor(tensor_func: Callable[[Any], Any], struct: Any) -> Any:

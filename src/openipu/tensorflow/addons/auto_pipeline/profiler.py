@@ -25,8 +25,11 @@ class ReportHelper:
     """
 
     def __init__(self, directory: Any = None) -> None:
-        self._temporary = None if directory is not None else tempfile.TemporaryDirectory(prefix="openipu-profiles-")
-        self.directory = Path(directory if self._temporary is None else self._temporary.name)
+        self._temporary: tempfile.TemporaryDirectory | None = None
+        if directory is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="openipu-profiles-")
+            directory = self._temporary.name
+        self.directory = Path(directory)
 
     def find_reports(self) -> list[str]:
         """The profiles in the folder."""

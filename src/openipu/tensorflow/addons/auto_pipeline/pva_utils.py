@@ -104,10 +104,10 @@ def get_layer_cycle(report: Any, name: str, compile_only: bool) -> CycleInfo:
       compile_only: whether to take predictions rather than measurements; reports have no others.
     """
     check_report(report, name)
-    found: CycleInfo = {"forward": 0.0, "backward": 0.0, "update": 0.0}
+    sums = dict.fromkeys(Pass, 0.0)
     for one in _operations(report, name):
-        found[Pass(one["phase"]).name.lower()] += one["cycles"] * one["count"]
-    return found
+        sums[Pass(one["phase"])] += one["cycles"] * one["count"]
+    return {"forward": sums[Pass.FORWARD], "backward": sums[Pass.BACKWARD], "update": sums[Pass.UPDATE]}
 
 
 def get_pipeline_stage_cycles(report: Any, compute_cycle_only: bool = True) -> list[CycleInfo]:

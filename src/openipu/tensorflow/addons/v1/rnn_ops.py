@@ -80,7 +80,7 @@ class _PopnnRNN:
         return (self.input_size + self.num_units, self._gates * self.num_units)
 
     @property
-    def canonical_bias_shapes(self) -> list[tuple[int, ...]]:
+    def canonical_bias_shapes(self) -> list[tuple[int | None, ...]]:
         """The shapes of the biases."""
         return [tuple(tf.TensorShape(bias.shape).as_list()) for bias in self._biases]
 

@@ -71,7 +71,9 @@ def _layer(node: Any) -> Any:
 
 
 def _descent(made: VariableProgram, weights: Sequence[tf.Variable]) -> Any:
-    places = [next(i for i, v in enumerate(made.shared) if v is w) for w in weights]
+    # In mixed precision Keras 2 wraps variables.
+    own = [getattr(weight, "_variable", weight) for weight in weights]
+    places = [next(i for i, v in enumerate(made.shared) if v is w or v is o) for w, o in zip(weights, own, strict=True)]
 
     def update(
         shared: list[jax.Array], local: list[jax.Array], gradients: list[jax.Array]

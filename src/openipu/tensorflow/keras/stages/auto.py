@@ -5,7 +5,6 @@ from typing import Any
 
 import attrs
 import jax
-import numpy as np
 import tensorflow as tf
 
 from openipu import jax_boundary
@@ -70,8 +69,8 @@ class Row:
         version = version_of(self.graph.model)
         made = set(self.flat.inputs) | {key for leaf in self.leaves[:position] for key in leaf.writes}
         needed = {key for leaf in self.leaves[position:] for key in leaf.reads} | set(self.flat.outputs)
-        sizes = [static_spec(version, self.flat.tensors[key], batch_size, "") for key in made & needed]
-        return int(sum(np.prod(spec.shape.as_list()) * spec.dtype.size for spec in sizes))
+        specs = [static_spec(version, self.flat.tensors[key], batch_size, "") for key in made & needed]
+        return sum(map(bytes_of, specs))
 
     def of_all_layers(self, assignment: Sequence[int]) -> list[int]:
         """The stages of all layers of the model's graph, given those of the row."""
@@ -183,6 +182,11 @@ def _inseparable(graph: Graph, leaves: Sequence[Leaf]) -> list[list[int]]:
         groups[-1].append(i)
         end = max([end, i, *(last[id(v)] for v in version.variables(leaf.call.layer))])
     return groups
+
+
+def bytes_of(spec: tf.TensorSpec) -> int:
+    """The size of a tensor of known shape."""
+    return int(spec.shape.num_elements() or 0) * spec.dtype.size
 
 
 def static_spec(version: KerasVersion, tensor: Any, batch_size: int, name: str) -> tf.TensorSpec:

@@ -117,7 +117,7 @@ def test_gradients_are_those_of_stock_keras(strategy):
     close(gradients(ours)(tf.constant(x)), expected)
 
 
-def test_a_stateful_layer_goes_on_where_the_last_batch_ended(strategy):
+def test_a_stateful_layer_goes_on_where_the_last_batch_ended(strategy, tmp_path):
     x = noise(6, 4, 3)
 
     def build(layer):
@@ -136,6 +136,9 @@ def test_a_stateful_layer_goes_on_where_the_last_batch_ended(strategy):
     assert np.abs(expected[:2] - expected[2:4]).max() > 1e-3
     model.layers[1].reset_states()
     close(model.predict(x, batch_size=2, verbose=0), received)
+    # As TensorFlow saves it.
+    tf.saved_model.save(model, str(tmp_path))
+    assert tf.saved_model.load(str(tmp_path)).signatures
 
 
 def test_recurrent_layers_say_what_they_will_give():

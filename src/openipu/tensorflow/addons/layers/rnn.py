@@ -8,6 +8,7 @@ from openipu.compiler.recurrent import GRU as GRUCell
 from openipu.compiler.recurrent import LSTM as LSTMCell
 from openipu.tensorflow.addons.keras import IS_KERAS_2, keras, registered
 from openipu.tensorflow.addons.layers.dropout import checked_seed
+from openipu.tensorflow.boundary import Kept
 from openipu.tensorflow.ipu.ops import rand_ops
 from openipu.tensorflow.ops.recurrent_layers import gru, lstm, time_first
 
@@ -63,7 +64,7 @@ class _PopnnRNN(keras.layers.Layer):
         self.dropout_seed = checked_seed("dropout_seed", given["dropout_seed"])
         self.partials_dtype = tf.as_dtype(given["partials_dtype"])
         # Saved with models, but no weight: those are the ones of stock Keras' layer.
-        self._kept = tf.train.Checkpoint()
+        self._kept = Kept()
 
     @property
     def states(self) -> list[Any] | None:

@@ -123,6 +123,8 @@ _adopted_classes: dict[type, type] = {}
 class Kept(AutoTrackable):
     """Holds variables of a Keras layer that are saved with it and are no weights of it."""
 
+    states: Any = None
+
 
 def shared_name(variable: Any) -> str:
     """The name of a variable without what its graph or copy adds to it."""

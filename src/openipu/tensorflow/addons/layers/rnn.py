@@ -69,7 +69,7 @@ class _PopnnRNN(keras.layers.Layer):
     @property
     def states(self) -> list[Any] | None:
         """The variables in which a stateful layer keeps its states; None if it keeps none."""
-        return getattr(self._kept, "states", None)
+        return self._kept.states
 
     def _refuse(self, what: str) -> None:
         raise ValueError(

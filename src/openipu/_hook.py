@@ -30,6 +30,9 @@ ALIASES = {
     **{f"{namespace}.ipu": "openipu.tensorflow.keras.ipu" for namespace in KERAS_NAMESPACES},
 }
 
+# Modules of operations are one level deeper; early programs import from them as if they were not.
+OPS_ABOVE = "openipu.tensorflow.ipu"
+
 # Where TensorFlow had Keras; some of it is still there for its own use.
 OLD_KERAS = "tensorflow.python.keras."
 
@@ -232,6 +235,8 @@ class Finder:
         real = real_name(name) or keras_2_name(name)
         if real is not None:
             whole, _, part = real.rpartition(".")
+            if whole == OPS_ABOVE and part.endswith(("_op", "_ops")):
+                return alias_spec(name, f"{whole}.ops.{part}")
             return alias_spec(name, real) or (alias_spec(name, whole) if part in PARTS.get(whole, ()) else None)
         if name.startswith(OLD_KERAS):
             return self.find_elsewhere(name, path, target) or current_keras(name)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openipu.program.balance import balance
+from openipu.program.balance import balance, divide
 
 
 def splits(layers, stages):
@@ -41,6 +41,28 @@ def test_no_split_is_better(data):
     every = [stage_costs(parts, costs, used) for parts in splits(layers, stages)]
     best = min((max(row), sum(cost**2 for cost in row)) for row in every)
     assert (max(found.stage_costs), sum(cost**2 for cost in found.stage_costs)) == best
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.data())
+def test_no_possible_split_is_better_where_stages_differ(data):
+    layers = data.draw(st.integers(1, 6))
+    stages = data.draw(st.integers(1, layers))
+    size = (layers + 1) ** 2
+    entries = st.lists(st.integers(0, 9) | st.just(np.inf), min_size=size, max_size=size)
+    costs = [np.array(data.draw(entries), float).reshape(layers + 1, layers + 1) for _ in range(stages)]
+    # A stage has at least one layer.
+    costs = [np.where(np.tri(layers + 1, dtype=bool), np.inf, cost) for cost in costs]
+    rows = [[cost[part] for cost, part in zip(costs, parts, strict=True)] for parts in splits(layers, stages)]
+    best = min((max(row), sum(cost**2 for cost in row)) for row in rows)
+    found = divide(costs)
+    if found is None:
+        assert best[0] == np.inf
+        return
+    assert (max(found.stage_costs), sum(cost**2 for cost in found.stage_costs)) == best
+    bounds = [found.assignment.index(stage) for stage in range(stages)] + [layers]
+    parts = itertools.pairwise(bounds)
+    assert list(found.stage_costs) == [cost[part] for cost, part in zip(costs, parts, strict=True)]
 
 
 def test_an_expensive_transfer_is_avoided():

@@ -44,29 +44,46 @@ def balance(costs: Sequence[float], stages: int, edges: Sequence[float] | None =
     _check(costs, stages, edges)
     cut = np.concatenate([[0.0], np.zeros(layers - 1) if edges is None else np.asarray(edges, float), [0.0]])
     total = np.concatenate([[0.0], np.cumsum(np.asarray(costs, float))])
-    # cost[i, j] is the cost of a stage made of the layers i to j - 1.
-    cost = np.where(np.tri(layers + 1, dtype=bool), np.inf, total[None, :] - total[:, None] + cut[:, None] + cut)
-    highest = _best(cost, stages, np.maximum)[0][stages, layers]
+    each = np.where(np.tri(layers + 1, dtype=bool), np.inf, total[None, :] - total[:, None] + cut[:, None] + cut)
+    found = divide([each] * stages)
+    assert found is not None, "every split of finite costs is possible"
+    return found
+
+
+def divide(costs: Sequence[np.ndarray]) -> Balance | None:
+    """Splits layers as `balance` does, where stages differ in what layers cost, or not every stage may have all layers.
+
+    Args:
+      costs: of every stage; `costs[stage][i, j]` is the cost of the stage if it is made of the layers i to j - 1,
+        infinite if it cannot be.
+
+    Returns:
+      The split and its costs; None if there is none that is possible.
+    """
+    layers = len(costs[0]) - 1
+    highest = _best(costs, np.maximum)[0][len(costs), layers]
+    if not np.isfinite(highest):
+        return None
     # Evenness is only sought among splits within the maximum; one pass minimising both would not be exact.
-    choices = _best(np.where(cost <= highest, cost**2, np.inf), stages, np.add)[1]
+    choices = _best([np.where(cost <= highest, cost**2, np.inf) for cost in costs], np.add)[1]
     bounds = [layers]
-    for stage in range(stages, 0, -1):
+    for stage in range(len(costs), 0, -1):
         bounds.append(int(choices[stage, bounds[-1]]))
     bounds.reverse()
     parts = list(itertools.pairwise(bounds))
     return Balance(
         assignment=tuple(stage for stage, (first, end) in enumerate(parts) for _ in range(first, end)),
-        stage_costs=tuple(float(cost[first, end]) for first, end in parts),
+        stage_costs=tuple(float(cost[first, end]) for cost, (first, end) in zip(costs, parts, strict=True)),
     )
 
 
-def _best(cost: np.ndarray, stages: int, combine: np.ufunc) -> tuple[np.ndarray, np.ndarray]:
+def _best(costs: Sequence[np.ndarray], combine: np.ufunc) -> tuple[np.ndarray, np.ndarray]:
     """The least combined cost of the first j layers in s stages, at [s, j], and where the last stage then begins."""
-    size = len(cost)
-    value = np.full((stages + 1, size), np.inf)
-    choice = np.zeros((stages + 1, size), int)
+    size = len(costs[0])
+    value = np.full((len(costs) + 1, size), np.inf)
+    choice = np.zeros((len(costs) + 1, size), int)
     value[0, 0] = 0.0
-    for stage in range(1, stages + 1):
+    for stage, cost in enumerate(costs, 1):
         options = combine(value[stage - 1][:, None], cost)
         choice[stage] = options.argmin(axis=0)
         value[stage] = options.min(axis=0)

@@ -18,6 +18,7 @@ from tensorflow.python.eager import context, lift_to_graph
 from tensorflow.python.eager.polymorphic_function import compiler_ir, concrete_function, polymorphic_function
 from tensorflow.python.framework import auto_control_deps_utils, convert_to_constants, func_graph
 from tensorflow.python.ops import control_flow_util
+from tensorflow.python.trackable.autotrackable import AutoTrackable
 
 from openipu.frameworks import Private
 
@@ -30,6 +31,10 @@ _SESSION = f"{_PYTHON}.client.session.BaseSession"
 _V1_OPTIMIZER = f"{_PYTHON}.training.optimizer.Optimizer"
 
 TABLE = (
+    Private(
+        "tensorflow.python.trackable.autotrackable.AutoTrackable",
+        "variables that are saved with a Keras layer and are no weights of it",
+    ),
     Private(
         f"{_VARIABLE}._handle",
         "every use of a variable leads through it, so a property in its place brings the value home",
@@ -113,6 +118,12 @@ OneDeviceExtended = one_device_strategy.OneDeviceExtended
 UnchangedStructureDataset = dataset_ops.UnaryUnchangedStructureDataset
 
 _adopted_classes: dict[type, type] = {}
+
+
+class Kept(AutoTrackable):
+    """Holds variables of a Keras layer that are saved with it and are no weights of it."""
+
+    states: Any = None
 
 
 def shared_name(variable: Any) -> str:

@@ -117,7 +117,7 @@ def test_gradients_are_those_of_stock_keras(strategy):
     close(gradients(ours)(tf.constant(x)), expected)
 
 
-def test_a_stateful_layer_goes_on_where_the_last_batch_ended(strategy):
+def test_a_stateful_layer_goes_on_where_the_last_batch_ended(strategy, tmp_path):
     x = noise(6, 4, 3)
 
     def build(layer):
@@ -127,13 +127,33 @@ def test_a_stateful_layer_goes_on_where_the_last_batch_ended(strategy):
     stock = build(keras.layers.LSTM)
     with strategy.scope():
         model = build(layers.LSTM)
-        model.layers[1].kernel.assign(stock.layers[1].cell.kernel)
-        model.layers[1].recurrent_kernel.assign(stock.layers[1].cell.recurrent_kernel)
+        # States are no weights.
+        model.set_weights(stock.get_weights())
         model.compile(steps_per_execution=3)
         received = model.predict(x, batch_size=2, verbose=0)
     expected = stock.predict(x, batch_size=2, verbose=0)
     close(received, expected)
     assert np.abs(expected[:2] - expected[2:4]).max() > 1e-3
+    model.layers[1].reset_states()
+    close(model.predict(x, batch_size=2, verbose=0), received)
+    # As TensorFlow saves it.
+    tf.saved_model.save(model, str(tmp_path))
+    assert tf.saved_model.load(str(tmp_path)).signatures
+
+
+def test_recurrent_layers_say_what_they_will_give():
+    for kind, states in (("LSTM", 2), ("GRU", 1)):
+        layer = getattr(layers, kind)(5, return_sequences=True, return_state=True)
+        expected = [(2, 4, 5), *[(2, 5)] * states]
+        assert list(layer.compute_output_shape((2, 4, 3))) == expected
+        assert [tuple(t.shape) for t in layer(keras.Input((4, 3), batch_size=2))] == expected
+        assert tuple(getattr(layers, kind)(5, time_major=True).compute_output_shape((4, 2, 3))) == (2, 5)
+
+
+def test_the_state_to_begin_with_may_come_with_the_sequence():
+    x, state = noise(2, 4, 3), [noise(2, 5, seed=1), noise(2, 5, seed=2)]
+    layer = layers.LSTM(5)
+    close(layer([tf.constant(v) for v in (x, *state)]), layer(x, initial_state=[tf.constant(s) for s in state]))
 
 
 def test_dropout_of_the_same_seed_repeats_and_of_another_differs(strategy):
@@ -230,6 +250,8 @@ def test_float8_there_and_back(strategy):
     close(result, tf.cast(tf.cast(x, tf.float32) @ weights + 1, tf.float16), 2e-3)
     plain = layers.Dense(3)
     close(plain(noise(2, 4)), noise(2, 4) @ np.asarray(plain.kernel))
+    for layer in (layers.ConvertFromF8(), layers.ConvertFromF8(tf.float32)):
+        assert type(layer).from_config(layer.get_config()).compute_dtype == layer.compute_dtype
 
 
 def metadata_of(dense):
@@ -417,6 +439,38 @@ def test_optimizers_train_on_the_ipu_as_on_the_host(name, strategy):
     make = lambda: getattr(optimizers, name)(0.01, epsilon=1e-3)  # noqa: E731
     dense = lambda: keras.layers.Dense(4, "tanh")  # noqa: E731
     check_training(strategy, dense, dense, (3,), 2, make)
+
+
+@pytest.mark.parametrize("kind", ["SGDIpuOptimizer", "AdamIpuOptimizer"])
+def test_a_scaled_loss_changes_nothing(kind, strategy):
+    def make():
+        return getattr(optimizers, kind)(0.01, **({} if kind.startswith("SGD") else {"epsilon": 1e-3}))
+
+    def scaled():
+        if IS_KERAS_2:
+            return keras.mixed_precision.LossScaleOptimizer(make(), dynamic=False, initial_scale=64)
+        return keras.optimizers.LossScaleOptimizer(make(), initial_scale=64.0)
+
+    dense = lambda: keras.layers.Dense(4, "tanh")  # noqa: E731
+    check_training(strategy, dense, dense, (3,), 2, scaled, make)
+
+
+def test_checkpoints_have_the_state_of_optimizers(tmp_path):
+    def state(model):
+        variables = model.optimizer.variables() if IS_KERAS_2 else model.optimizer.variables
+        return [np.asarray(tf.convert_to_tensor(v)) for v in variables]
+
+    def build():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile(optimizers.AdamIpuOptimizer(0.01), "mse")
+        model.fit(noise(8, 3), noise(8, 2, seed=1), batch_size=4, verbose=0)
+        return model
+
+    saved, other = build(), build()
+    path = tf.train.Checkpoint(model=saved, optimizer=saved.optimizer).save(tmp_path / "checkpoint")
+    assert any((a != b).any() for a, b in zip(state(other), state(saved), strict=True))
+    tf.train.Checkpoint(model=other, optimizer=other.optimizer).restore(path)
+    close(state(other), state(saved), 0)
 
 
 def test_optimizers_are_made_again_from_their_configuration():

@@ -116,9 +116,29 @@ def test_variables_of_a_graph_are_found_by_name():
     close(sequence[-1], last)
 
 
+def test_layers_without_a_name_share_nothing():
+    with tf.Graph().as_default():
+        made = [layers.PopnnLSTM(UNITS), layers.PopnnLSTM(UNITS), layers.PopnnDynamicGRU(UNITS)]
+        made[0](tf.constant(X)), made[1](tf.constant(X)), made[2](tf.constant(X), LENGTHS)
+        kernels = [layer.weights[0].name for layer in made]
+        assert kernels == ["popnn_lstm/kernel:0", "popnn_lstm_1/kernel:0", "popnn_dynamic_gru/kernel:0"]
+        assert len(tf.compat.v1.trainable_variables()) == 6
+        with tf.compat.v1.variable_scope("net"):
+            first, _ = layers.PopnnLSTM(UNITS, name="one")(tf.constant(X))
+        with tf.compat.v1.variable_scope("net", reuse=True):
+            second, _ = layers.PopnnLSTM(UNITS, name="one")(tf.constant(X))
+        with tf.compat.v1.Session() as session:
+            session.run(tf.compat.v1.global_variables_initializer())
+            close(*session.run([first, second]))
+
+
 def test_old_addresses_lead_to_the_same_classes():
+    from tensorflow.python.ipu.keras.layers import GRU
+    from tensorflow.python.ipu.rnn_ops import PopnnLSTM
+
     import ipu_tensorflow_addons.keras.layers as now
 
+    assert PopnnLSTM is layers.PopnnLSTM and GRU is now.PopnnGRU
     assert ipu.rnn_ops.PopnnLSTM is ipu.ops.rnn_ops.PopnnLSTM is layers.PopnnLSTM
     assert ipu.keras.layers.LSTM is now.PopnnLSTM is now.LSTM
     assert ipu.keras.layers.GroupNorm is now.GroupNormalization

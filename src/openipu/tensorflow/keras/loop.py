@@ -10,15 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from openipu import instances
-from openipu.program import OutputMode, Plan
-from openipu.runtime import prefetch, refuse_forked
+from openipu.program import OutputMode, Plan, Program
+from openipu.runtime import Setting, prefetch, refuse_forked
 from openipu.tensorflow.configuration import devices, synthetic
 from openipu.tensorflow.executor.setting import refusing
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
 from openipu.tensorflow.keras import planning, stages
 from openipu.tensorflow.keras.fit_arguments import Data, Validation
-from openipu.tensorflow.keras.model_programs import CompiledModel, compile_mode, overridden
+from openipu.tensorflow.keras.model_programs import CompiledModel, compile_mode, overridden, traced_program
 from openipu.tensorflow.keras.steps import Steps
 
 _WEIGHTED_TWICE = "You cannot give `class_weight` and `sample_weight` at the same time."
@@ -133,6 +133,24 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
         return _pack(compiled, [plan.layout.first(np.asarray(o)[0]) for o in results.outputs])
     logs = all_logs.of_execution(model, compiled, results)
     return logs if return_dict else keras.flatten_logs(model, logs)
+
+
+def training_program(model: Any, data: Any, batch_size: int) -> tuple[Program, Plan, Setting]:
+    """The program that `fit` would train a pipelined model with, traced but not compiled, for predictions.
+
+    Args:
+      model: an extended model.
+      data: a batched dataset, or a tuple of arrays.
+      batch_size: the micro-batch of arrays.
+    """
+    keras = model._ipu.keras
+    _check_runnable(model, "fit", "make_train_function", "train_step")
+    x, y, weight = (data, None, None) if isinstance(data, tf.data.Dataset) else keras.unpack(data)
+    source = _source(model, Data(x, y, weight, batch_size=batch_size))
+    stages.prepare(model, keras.unpack(source.spec)[0])
+    stages.check_pipelinable(model, "train")
+    keras.build(model, source.spec, "train")
+    return traced_program(model, "train", source, planning.one_update(model))
 
 
 def _held_out(model: Any, data: Data, validation: Validation) -> Data | None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from openipu import instances
 from openipu.compiler import on_one_device, progress
-from openipu.program import OutputMode, Plan
+from openipu.program import OutputMode, Plan, Program
 from openipu.runtime import Results, Session, Setting, compiling
 from openipu.tensorflow.capture.function import Captured, capture
 from openipu.tensorflow.configuration import devices, synthetic
@@ -66,11 +66,21 @@ def compile_mode(model: Any, mode: str, source: Source, plan: Plan, tables: bool
         if key not in state.compiled:
             with showing_compilation(f"{model.name}/{mode}"):
                 progress.begin("Capture")
-                with state.strategy.scope(), state.strategy.replica_context():
-                    captured, structure, names = _CAPTURES[mode](model, source, plan)
+                captured, structure, names = _captured(model, mode, source, plan)
                 session = captured.session(plan, _setting(model, plan), rows)
             state.compiled[key] = CompiledModel(session, structure, names)
         return state.compiled[key]
+
+
+def traced_program(model: Any, mode: str, source: Source, plan: Plan) -> tuple[Program, Plan, Setting]:
+    """The program of a mode, not compiled, and how it would run."""
+    with compiling():
+        return _captured(model, mode, source, plan)[0].program, plan, _setting(model, plan)
+
+
+def _captured(model: Any, mode: str, source: Source, plan: Plan) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:
+    with model._ipu.strategy.scope(), model._ipu.strategy.replica_context():
+        return _CAPTURES[mode](model, source, plan)
 
 
 def _train(model: Any, source: Source, plan: Plan) -> tuple[VariableProgram, Any, tuple[str, ...] | None]:

@@ -67,6 +67,21 @@ def plan(model: Any, mode: str, length: float | None, steps: int | None, epochs:
     return made, found
 
 
+def one_update(model: Any) -> Plan:
+    """One weight update of one replica, with the model's pipeline and accumulation, whatever data there is."""
+    pipeline = _pipeline(model)
+    accumulation = _accumulation(model, pipeline)
+    if pipeline is not None:
+        _check_count(pipeline, accumulation, True)
+    return Plan(
+        device_iterations=accumulation,
+        gradient_accumulation=accumulation,
+        accumulation_reduction=model._ipu.options.reduction,
+        pipeline=pipeline,
+        outputs=OutputMode.FINAL,
+    )
+
+
 def _pipeline(model: Any) -> Pipeline | None:
     if not stages.is_pipelined(model):
         return None

@@ -81,6 +81,7 @@ def assemble(
     staging: Staging | None = None,
     accumulators: tuple[str | None, ...] | None = None,
     traps: bool = False,
+    roots: Sequence[str] = (),
 ) -> VariableProgram:
     """A program from captured functions.
 
@@ -94,6 +95,7 @@ def assemble(
       staging: which stage operations belong to; None for a model in one piece.
       accumulators: the dtype of the accumulator of each gradient.
       traps: whether operations are to be found again by their TensorFlow names, when one traps.
+      roots: names of layers that operations' names begin with, beside those that the variables' names begin with.
     """
     local = _unique(step.written)
     parts = [part for part in (step, update, finish) if part is not None]
@@ -104,7 +106,7 @@ def assemble(
     within = _named(within) if traps else within
 
     def run_step(shared_values, local_values, batch, key):  # noqa: ANN001, ANN202
-        around = layers.named(within, [v.name for v in shared]) if marks.names_wanted() else within
+        around = layers.named(within, [*roots, *(v.name for v in shared)]) if marks.names_wanted() else within
         results, written = step(batch, _by_id(shared, shared_values) | _by_id(local, local_values), key, around)
         return results[:gradients], [written[id(v)] for v in local], results[gradients:]
 

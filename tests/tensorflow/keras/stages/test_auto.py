@@ -73,6 +73,16 @@ def test_nested_and_subclassed_models_are_split(scope):
     np.testing.assert_array_equal(stage_functions(model, False)(x), model(x, training=False))
 
 
+@pytest.mark.filterwarnings("ignore:.*destroy the mask information")
+def test_a_nested_model_that_cannot_be_cut_is_one_layer(scope):
+    inside = keras.Input((4, 8))
+    block = keras.Model(inside, layers.Dense(8)(layers.Dense(8)(inside)))
+    x, mask = keras.Input((4, 8)), keras.Input((4,), dtype="bool")
+    # A mask is more than the inputs it was made for.
+    model = keras.Model([x, mask], layers.Dense(3)(block(layers.Dense(8)(x), mask=mask)))
+    assert model.auto_pipeline_stage_assignment(3, print_fn=None) == [0, 1, 1, 2]
+
+
 def test_shapes_must_be_known(scope):
     with pytest.raises(RuntimeError, match=r"have no shapes yet. Build it first"):
         keras.Sequential([layers.Dense(3), layers.Dense(2)]).auto_pipeline_stage_assignment(2)

@@ -32,3 +32,7 @@ class ConvertFromF8(keras.layers.Layer):
         """The numbers."""
         data, metadata = inputs
         return f8_ops.convert_from_f8((data, metadata), tf.as_dtype(self.compute_dtype), name=self.name)
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments."""
+        return {**keras.layers.Layer.get_config(self), "dtype": self.compute_dtype}

@@ -8,6 +8,7 @@ from openipu.compiler.recurrent import GRU as GRUCell
 from openipu.compiler.recurrent import LSTM as LSTMCell
 from openipu.tensorflow.addons.keras import IS_KERAS_2, keras, registered
 from openipu.tensorflow.addons.layers.dropout import checked_seed
+from openipu.tensorflow.boundary import Kept
 from openipu.tensorflow.ipu.ops import rand_ops
 from openipu.tensorflow.ops.recurrent_layers import gru, lstm, time_first
 
@@ -62,7 +63,13 @@ class _PopnnRNN(keras.layers.Layer):
             setattr(self, name, _initializer(given[name], given["seed"]))
         self.dropout_seed = checked_seed("dropout_seed", given["dropout_seed"])
         self.partials_dtype = tf.as_dtype(given["partials_dtype"])
-        self.states: list[Any] | None = None
+        # Saved with models, but no weight: those are the ones of stock Keras' layer.
+        self._kept = Kept()
+
+    @property
+    def states(self) -> list[Any] | None:
+        """The variables in which a stateful layer keeps its states; None if it keeps none."""
+        return self._kept.states
 
     def _refuse(self, what: str) -> None:
         raise ValueError(
@@ -97,7 +104,7 @@ class _PopnnRNN(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Makes the weights, and the states of a stateful layer."""
-        shape = tuple(input_shape)
+        shape = _shape_of_sequence(input_shape)
         if len(shape) != 3:
             raise ValueError(f"Expected inputs of rank 3, [batch, time, features]. Received: shape {shape}.")
         if shape[-1] is None:
@@ -109,7 +116,7 @@ class _PopnnRNN(keras.layers.Layer):
         )
         self.biases = self.add_weight(name="biases", shape=self._bias_shape(), initializer=self._bias_initializer())
         if self.stateful:
-            self.states = self._make_states(shape[1] if self.time_major else shape[0])
+            self._kept.states = self._make_states(shape[1] if self.time_major else shape[0])
         self.built = True
 
     def _make_states(self, batch_size: int | None) -> list[Any]:
@@ -119,8 +126,9 @@ class _PopnnRNN(keras.layers.Layer):
                 "`Input(shape, batch_size=16)`."
             )
         shape = self.state_shape(batch_size)
-        settings = {"shape": shape, "initializer": "zeros", "trainable": False}
-        return [self.add_weight(name=f"state_{i}", **settings) for i in range(self._states)]
+        with tf.init_scope():
+            zeros = tf.zeros(shape, self.variable_dtype)
+            return [tf.Variable(zeros, trainable=False, name=f"{self.name}/state_{i}") for i in range(self._states)]
 
     def _bias_initializer(self) -> Any:
         return self.bias_initializer
@@ -142,11 +150,14 @@ class _PopnnRNN(keras.layers.Layer):
 
     def call(self, inputs: Any, mask: Any = None, training: Any = None, initial_state: Any = None) -> Any:
         """The last output, or all of them, and the last state if asked for."""
-        if mask is not None:
+        if any(part is not None for part in tf.nest.flatten(mask)):
             raise NotImplementedError(
                 f"IPU custom {self._kind.upper()} layer does not support masks. Use keras.layers.{self._kind.upper()}, "
                 "which does, and runs on the same kernel."
             )
+        if isinstance(inputs, (list, tuple)):
+            # As stock Keras 2 takes them: the sequence, and the state to begin with.
+            inputs, initial_state = inputs[0], list(inputs[1:]) or initial_state
         x = tf.cast(inputs, self.compute_dtype)
         # A tensor that says whether the model trains counts as True, as in the original.
         if self.dropout and training is not None and (not isinstance(training, (bool, int)) or training):
@@ -164,6 +175,13 @@ class _PopnnRNN(keras.layers.Layer):
         else:
             result = outputs[-1]
         return (result, *states) if self.return_state else result
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """That of the result, or of the result and of all states."""
+        shape = _shape_of_sequence(input_shape)
+        batch = shape[1] if self.time_major else shape[0]
+        result = (*shape[:2], self.units) if self.return_sequences else (batch, self.units)
+        return (result, *([(batch, self.units)] * self._states)) if self.return_state else result
 
     def _first_state(self, x: tf.Tensor, given: Any) -> list[tf.Tensor]:
         if given is None and self.states is not None:
@@ -188,6 +206,12 @@ class _PopnnRNN(keras.layers.Layer):
         config |= {name: keras.initializers.serialize(getattr(self, name)) for name in _INITIALIZERS}
         config["dropout_seed"] = None if self.dropout_seed is None else list(self.dropout_seed)
         return {**super().get_config(), **config, "partials_dtype": self.partials_dtype.name}
+
+
+def _shape_of_sequence(shape: Any) -> tuple[int | None, ...]:
+    """The shape of the inputs, which may come with those of the state to begin with."""
+    first = shape[0]
+    return tuple(first if isinstance(first, (list, tuple, tf.TensorShape)) else shape)
 
 
 def _activation(argument: str, given: Any, accepted: list[str]) -> str:

@@ -105,7 +105,9 @@ class IpuOptimizerBase(_Stock):
             slot = tf.Variable(
                 lambda: make(shape, dtype=dtype), trainable=False, dtype=dtype, name=f"{shared_name(var)}/{slot_name}"
             )
-        self._weights.append(slot)
+        from openipu.tensorflow.keras.versions import keras2
+
+        keras2.keep_slot(self, var, slot_name, slot)
         return slot
 
     def build(self, variables: Sequence[Any]) -> None:

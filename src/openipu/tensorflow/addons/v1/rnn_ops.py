@@ -1,5 +1,6 @@
 """Recurrent layers in the style of TensorFlow 1: time first, one combined kernel, variables by `get_variable`."""
 
+import re
 from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
@@ -31,6 +32,7 @@ class _PopnnRNN:
 
     _kind = ""
     _gates = 0
+    trainable = True
 
     def __init__(
         self, num_units: int, dtype: Any = tf.float32, partials_dtype: Any = tf.float32, seed: int | None = None,
@@ -48,7 +50,8 @@ class _PopnnRNN:
         self.recurrent_activation = _activation("recurrent_activation", recurrent_activation, _RECURRENT_ACTIVATIONS)
         self.return_state = return_state
         self.options, self.options_bwd = options, options_bwd
-        self.name = name or f"popnn_{self._kind}"
+        self._named = name is not None
+        self.name = name or _snake_case(type(self).__name__)
         self.built = False
         self.kernel: Any = None
         self._weights_initializer = weights_initializer or tf.compat.v1.glorot_uniform_initializer(seed)
@@ -77,14 +80,22 @@ class _PopnnRNN:
         return (self.input_size + self.num_units, self._gates * self.num_units)
 
     @property
-    def canonical_bias_shapes(self) -> list[tuple[int, ...]]:
+    def canonical_bias_shapes(self) -> list[tuple[int | None, ...]]:
         """The shapes of the biases."""
-        return [tuple(bias.shape) for bias in self._biases]
+        return [tuple(tf.TensorShape(bias.shape).as_list()) for bias in self._biases]
 
     @property
     def trainable_variables(self) -> list[Any]:
         """Kernel and biases."""
         return [self.kernel, *self._biases] if self.built else []
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """There are none."""
+        return []
+
+    variables = weights = trainable_weights = trainable_variables
+    non_trainable_weights = losses = updates = non_trainable_variables
 
     def state_shape(self, batch_size: int) -> tuple[int, int]:
         """The shape of each state."""
@@ -97,10 +108,16 @@ class _PopnnRNN:
             raise ValueError(f"Expected inputs [time, batch, features] of rank 3, features known. Received: {shape}.")
         features: Any = shape[-1]
         kernel = (features + self.num_units, self._gates * self.num_units)
-        with tf.compat.v1.variable_scope(self.name, reuse=tf.compat.v1.AUTO_REUSE):
+        with self._variable_scope():
             self.kernel = self._variable("kernel", kernel, self._weights_initializer)
             self._biases = self._make_biases()
         self.built = True
+
+    def _variable_scope(self) -> Any:
+        """Layers of one name share variables; one without a name gets a name that no other layer has."""
+        if self._named or tf.compat.v1.executing_eagerly_outside_functions():
+            return tf.compat.v1.variable_scope(self.name, reuse=tf.compat.v1.AUTO_REUSE)
+        return tf.compat.v1.variable_scope(None, default_name=self.name)
 
     def _make_biases(self) -> list[Any]:
         return [self._variable("biases", self._bias_shape(), self._bias_initializer)]
@@ -133,6 +150,11 @@ class _PopnnRNN:
 
     def _zeros(self, inputs: tf.Tensor) -> tf.Tensor:
         return tf.zeros([sizes(inputs)[1], self.num_units], self.dtype)
+
+
+def _snake_case(name: str) -> str:
+    """ "PopnnDynamicLSTM" as "popnn_dynamic_lstm"."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def _activation(argument: str, given: Any, accepted: tuple[str, ...]) -> str:

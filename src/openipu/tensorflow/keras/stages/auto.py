@@ -5,7 +5,6 @@ from typing import Any
 
 import attrs
 import jax
-import numpy as np
 import tensorflow as tf
 
 from openipu import jax_boundary
@@ -23,14 +22,14 @@ class Split:
     """A model split into stages.
 
     Attributes:
-      names: of the layers, in post-order.
+      row: the layers, in post-order.
       costs: of the layers.
       assignment: the stage of each layer.
       seconds: what each stage takes for one micro-batch, transfers included, on one IPU of the target.
       balance: mean over maximum of that: 1 when all stages take equally long.
     """
 
-    names: tuple[str, ...]
+    row: "Row"
     costs: tuple[Cost, ...]
     assignment: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -40,7 +39,7 @@ class Split:
         """The result in words."""
         total = sum(self.seconds) or 1.0
         for stage, seconds in enumerate(self.seconds):
-            names = [n for n, s in zip(self.names, self.assignment, strict=True) if s == stage]
+            names = [leaf.name for leaf, s in zip(self.row.leaves, self.assignment, strict=True) if s == stage]
             shown = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
             flops = sum(c.flops for c, s in zip(self.costs, self.assignment, strict=True) if s == stage)
             yield (
@@ -48,6 +47,50 @@ class Split:
                 f"{seconds * 1e6:,.1f} us ({seconds / total:.0%})"
             )
         yield f"expected balance (mean over longest stage): {self.balance:.0%}"
+
+
+@attrs.frozen(eq=False)
+class Row:
+    """The layers of a model in the order in which they run, as far as stages can be cut between them.
+
+    Attributes:
+      graph, flat: of the model.
+      leaves: the layers; a nested model that cannot be cut is one of them.
+      groups: their positions, those in one group that must stay in one stage.
+    """
+
+    graph: Graph
+    flat: Flat
+    leaves: tuple[Leaf, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+    def crossing(self, position: int, batch_size: int) -> int:
+        """Bytes of the tensors that are made before a position and used at or after it."""
+        version = version_of(self.graph.model)
+        made = set(self.flat.inputs) | {key for leaf in self.leaves[:position] for key in leaf.writes}
+        needed = {key for leaf in self.leaves[position:] for key in leaf.reads} | set(self.flat.outputs)
+        specs = [static_spec(version, self.flat.tensors[key], batch_size, "") for key in made & needed]
+        return sum(map(bytes_of, specs))
+
+    def of_all_layers(self, assignment: Sequence[int]) -> list[int]:
+        """The stages of all layers of the model's graph, given those of the row."""
+        stages: list[int] = []
+        for leaf, stage in zip(self.leaves, assignment, strict=True):
+            nested = None if leaf.call is None else leaf.call.nested
+            stages += [stage] * (1 if nested is None else sum(1 for _ in nested.leaves()))
+        return stages
+
+
+def row_of(graph: Graph) -> Row:
+    """The layers of a model that is built."""
+    flat = flatten(graph, [0] * sum(1 for _ in graph.leaves()), split=True)
+    if not flat.tensors:
+        raise RuntimeError(
+            f"The layers of model {graph.model.name} have no shapes yet. Build it first: call `model.build` with the "
+            "shape of its inputs."
+        )
+    leaves = tuple(leaf for leaf in flat.leaves if leaf.call is not None)
+    return Row(graph, flat, leaves, tuple(tuple(group) for group in _inseparable(graph, leaves)))
 
 
 def split(graph: Graph, stages: int, batch_size: int = 1, target: Target = MK2) -> Split:
@@ -59,26 +102,23 @@ def split(graph: Graph, stages: int, batch_size: int = 1, target: Target = MK2) 
       batch_size: micro-batch for which costs are estimated.
       target: the IPU for which times are estimated.
     """
-    flat = flatten(graph, [0] * sum(1 for _ in graph.leaves()), split=True)
-    if not flat.tensors:
-        raise RuntimeError(
-            f"The layers of model {graph.model.name} have no shapes yet. Build it first: call `model.build` with the "
-            "shape of its inputs."
-        )
-    leaves = [leaf for leaf in flat.leaves if leaf.call is not None]
-    costs = layer_costs(graph, flat, leaves, batch_size, target)
-    groups = _inseparable(graph, leaves)
-    if not isinstance(stages, int) or not 1 <= stages <= len(groups):
-        raise ValueError(
-            f"stages must be between 1 and the number of layers that can be separated, {len(groups)} in model "
-            f"{graph.model.name}. Received: stages={stages}. Calls of a shared layer stay in one stage."
-        )
-    seconds = [sum(costs[i].seconds for i in group) for group in groups]
-    edges = [_crossing(flat, leaves, group[-1] + 1, batch_size, graph) / target.pair_bandwidth for group in groups[:-1]]
+    row = row_of(graph)
+    costs = layer_costs(graph, row.flat, row.leaves, batch_size, target)
+    check_stages(row, stages)
+    seconds = [sum(costs[i].seconds for i in group) for group in row.groups]
+    edges = [row.crossing(group[-1] + 1, batch_size) / target.pair_bandwidth for group in row.groups[:-1]]
     found = balance(seconds, stages, edges)
-    assignment = [s for s, group in zip(found.assignment, groups, strict=True) for _ in group]
-    names = tuple(leaf.name for leaf in leaves)
-    return Split(names, tuple(costs), tuple(assignment), found.stage_costs, found.balance)
+    assignment = [s for s, group in zip(found.assignment, row.groups, strict=True) for _ in group]
+    return Split(row, tuple(costs), tuple(assignment), found.stage_costs, found.balance)
+
+
+def check_stages(row: Row, stages: int) -> None:
+    """Refuse a number of stages that a model cannot be cut into."""
+    if not isinstance(stages, int) or not 1 <= stages <= len(row.groups):
+        raise ValueError(
+            f"stages must be between 1 and the number of layers that can be separated, {len(row.groups)} in model "
+            f"{row.graph.model.name}. Received: stages={stages}. Calls of a shared layer stay in one stage."
+        )
 
 
 def layer_costs(graph: Graph, flat: Flat, leaves: Sequence[Leaf], batch_size: int, target: Target) -> list[Cost]:
@@ -87,9 +127,8 @@ def layer_costs(graph: Graph, flat: Flat, leaves: Sequence[Leaf], batch_size: in
     specs: list[tf.TensorSpec] = []
     places: list[range] = []
     for leaf in leaves:
-        shapes = [_static(version, flat.tensors[key], batch_size, leaf.name) for key in leaf.reads]
-        places.append(range(len(specs), len(specs) + len(shapes)))
-        specs += [tf.TensorSpec(shape, dtype) for shape, dtype in shapes]
+        places.append(range(len(specs), len(specs) + len(leaf.reads)))
+        specs += [static_spec(version, flat.tensors[key], batch_size, leaf.name) for key in leaf.reads]
     widths: list[int] = []
 
     # All layers side by side, each with inputs of its own: one compilation, and nothing of one layer in another's.
@@ -145,16 +184,20 @@ def _inseparable(graph: Graph, leaves: Sequence[Leaf]) -> list[list[int]]:
     return groups
 
 
-def _crossing(flat: Flat, leaves: Sequence[Leaf], position: int, batch_size: int, graph: Graph) -> float:
-    """Bytes of the tensors that are made before a position and used after it."""
-    version = version_of(graph.model)
-    made = set(flat.inputs) | {key for leaf in leaves[:position] for key in leaf.writes}
-    needed = {key for leaf in leaves[position:] for key in leaf.reads} | set(flat.outputs)
-    sizes = [_static(version, flat.tensors[key], batch_size, "") for key in made & needed]
-    return float(sum(np.prod(shape) * tf.as_dtype(dtype).size for shape, dtype in sizes))
+def bytes_of(spec: tf.TensorSpec) -> int:
+    """The size of a tensor of known shape."""
+    return int(spec.shape.num_elements() or 0) * spec.dtype.size
 
 
-def _static(version: KerasVersion, tensor: Any, batch_size: int, name: str) -> tuple[tuple[int, ...], str]:
+def static_spec(version: KerasVersion, tensor: Any, batch_size: int, name: str) -> tf.TensorSpec:
+    """A symbolic tensor with a batch of this size.
+
+    Args:
+      version: the Keras it belongs to.
+      tensor: the tensor.
+      batch_size: what stands for an unknown first dimension.
+      name: of the layer that takes it, for the refusal.
+    """
     shape, dtype = version.shape_and_dtype(tensor)
     known = tuple(d for d in (batch_size if d is None and i == 0 else d for i, d in enumerate(shape)) if d is not None)
     if len(known) < len(shape):
@@ -162,4 +205,4 @@ def _static(version: KerasVersion, tensor: Any, batch_size: int, name: str) -> t
             f"The input of layer {name} has shape {shape}: all dimensions but the batch must be known to estimate "
             "its cost. Give the sizes when making the model's inputs."
         )
-    return known, dtype
+    return tf.TensorSpec(known, dtype)

@@ -65,12 +65,13 @@ class ModelStages:
         """
         graph = _graph(self, "set")
         split = auto.split(graph, stages, batch_size)
-        made = create.from_stages(graph, split.assignment)
+        stages_of_layers = split.row.of_all_layers(split.assignment)
+        made = create.from_stages(graph, stages_of_layers)
         _assign(self, validate.checked(graph, made))
         if print_fn is not None:
             for line in split.lines():
                 print_fn(line)
-        return list(split.assignment)
+        return stages_of_layers
 
     def _post_build(self) -> None:
         """Keras' hook for what follows the building of a layer."""

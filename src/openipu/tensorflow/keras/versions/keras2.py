@@ -67,6 +67,8 @@ TABLE = (
     Private(f"{_MODEL}._validate_target_and_loss", "a model without loss is refused as Keras refuses it"),
     Private(f"{_LEGACY}._create_hypers", "variables of the optimizer are made before the first step"),
     Private(f"{_LEGACY}._create_slots", "variables of the optimizer are made before the first step"),
+    Private(f"{_LEGACY}._restore_slot_variable", "state of an optimizer that is made after a checkpoint was restored"),
+    Private("tf_keras.src.optimizers.legacy.optimizer_v2._var_key", "state of an optimizer is found by its variable"),
     Private("tf_keras.src.optimizers.optimizer_v1.TFOptimizer", "optimizers of tf.compat.v1.train, as it wraps them"),
     Private("tensorflow.compat.v1.train.Optimizer._create_slots", "as for the optimizers of Keras"),
 )  # fmt: skip
@@ -126,7 +128,9 @@ def _build(model: Any, spec: Any, mode: str) -> None:
 def build_optimizer(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
     """Create the variables of an optimizer of any kind, or of none."""
     with tf.init_scope():
-        if isinstance(optimizer, optimizer_v2.OptimizerV2):
+        if isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer):
+            build_optimizer(optimizer.inner_optimizer, variables)
+        elif isinstance(optimizer, optimizer_v2.OptimizerV2):
             optimizer.iterations  # noqa: B018 - creates the counter
             optimizer._create_hypers()
             optimizer._create_slots(variables)
@@ -135,6 +139,15 @@ def build_optimizer(optimizer: Any, variables: Sequence[tf.Variable]) -> None:
             optimizer.optimizer._create_slots(variables)
         elif optimizer is not None:
             optimizer.build(variables)
+
+
+def keep_slot(optimizer: Any, variable: Any, name: str, slot: tf.Variable) -> None:
+    """Let a variable be part of the state of an optimizer, where checkpoints look for it."""
+    if name not in optimizer._slot_names:
+        optimizer._slot_names.append(name)
+    optimizer._slots.setdefault(optimizer_v2._var_key(variable), {})[name] = slot
+    optimizer._restore_slot_variable(slot_name=name, variable=variable, slot_variable=slot)
+    optimizer._weights.append(slot)
 
 
 def gradients(model: Any, data: Any) -> tuple[list, dict, dict]:

@@ -1,0 +1,1 @@
+"""The experimental addons for Keras."""

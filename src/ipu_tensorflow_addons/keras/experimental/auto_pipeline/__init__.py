@@ -1,0 +1,1 @@
+"""The addons that divide models into pipeline stages."""

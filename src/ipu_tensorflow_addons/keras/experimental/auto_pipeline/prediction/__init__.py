@@ -1,0 +1,1 @@
+"""Profiles models and finds stages for them."""

@@ -1,0 +1,27 @@
+"""The names of `types`."""
+
+from openipu.tensorflow.addons.auto_pipeline.types import (
+    AutoPipelineConfiguration,
+    ConnectionInfo,
+    CycleInfo,
+    IPUClusterInfo,
+    LayerInfo,
+    MemoryBaseInfo,
+    MemoryLayerInfo,
+    MemoryRangeInfo,
+    ModelInfo,
+    RangeInfo,
+)
+
+__all__ = [
+    "AutoPipelineConfiguration",
+    "ConnectionInfo",
+    "CycleInfo",
+    "IPUClusterInfo",
+    "LayerInfo",
+    "MemoryBaseInfo",
+    "MemoryLayerInfo",
+    "MemoryRangeInfo",
+    "ModelInfo",
+    "RangeInfo",
+]

@@ -114,6 +114,23 @@ def test_the_place_of_an_instance_follows_from_its_replicas(monkeypatch):
         membership()
 
 
+@pytest.mark.parametrize(
+    ("launcher", "variables"),
+    [
+        ("Open MPI", ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                      "OMPI_COMM_WORLD_LOCAL_RANK")),
+        ("MPICH", ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID")),
+        ("SLURM", ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID")),
+    ],
+)  # fmt: skip
+def test_other_launchers_say_by_their_variables_which_process_is_which_instance(monkeypatch, launcher, variables):
+    for name, value in zip(variables, ("6", "4", "2(x3)" if launcher == "SLURM" else "2", "0"), strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("POPDIST_NUM_LOCAL_REPLICAS", "3")
+    assert membership() == Membership(4, 6, 0, 2, launcher)
+    assert popdist.isPopdistEnvSet() and popdist.getNumTotalReplicas() == 18 and popdist.getReplicaIndexOffset() == 12
+
+
 def test_an_instance_that_nobody_told_where_to_meet_is_told_what_to_do():
     from openipu.instances import join
 

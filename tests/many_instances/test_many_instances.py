@@ -129,28 +129,73 @@ def test_instances_that_share_a_cache_compile_every_program_once(torch_results, 
     assert [path.suffix for path in torch_results[count, "cache"]] == [".popef"] * 4
 
 
-def test_the_workers_of_a_cluster_train_one_keras_model(tmp_path):
+@pytest.fixture(scope="module")
+def legacy_results(tmp_path_factory):
+    """Two workers, as a launcher of MPI and TF_CONFIG would have them."""
+    folder = tmp_path_factory.mktemp("legacy")
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         first = f"127.0.0.1:{found.getsockname()[1]}"
     processes = []
     for index in range(2):
         cluster = {"cluster": {"worker": [first, "127.0.0.1:1"]}, "task": {"type": "worker", "index": index}}
-        given = {**os.environ, "TF_CONFIG": json.dumps(cluster), "TF_CPP_MIN_LOG_LEVEL": "3", "OPENIPU_PROGRESS": "off"}
-        command = [sys.executable, str(HERE / "workers_program.py"), str(tmp_path)]
-        processes.append(subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True))
+        given = {
+            "TF_CONFIG": json.dumps(cluster), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": str(index),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": str(index),
+            "POPDIST_NUM_LOCAL_REPLICAS": "2", "TF_CPP_MIN_LOG_LEVEL": "3", "OPENIPU_PROGRESS": "off",
+        }  # fmt: skip
+        command = [sys.executable, str(HERE / "legacy_program.py"), str(folder)]
+        processes.append(subprocess.Popen(command, env={**os.environ, **given}, stderr=subprocess.PIPE, text=True))
     for process in processes:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
-    one, other = (dict(np.load(tmp_path / f"{index}.npz")) for index in range(2))
-    np.testing.assert_array_equal(one["start"], other["start"])
-    np.testing.assert_array_equal(one["kernel"], other["kernel"])
-    # The same in NumPy: the mean over both workers' batches.
-    kernel, bias = one["start"].astype(np.float64), np.zeros(2)
-    for step in range(2):
-        rows = slice(4 * step, 4 * step + 4)
-        errors = [(w["x"][rows], w["x"][rows] @ kernel + bias - w["x"][rows][:, :2]) for w in (one, other)]
-        kernel = kernel - 0.1 * sum(x.T @ e * 2 / e.size for x, e in errors) / 2
-        bias = bias - 0.1 * sum(e.sum(0) * 2 / e.size for _, e in errors) / 2
-    np.testing.assert_allclose(one["kernel"], kernel, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(one["bias"], bias, rtol=1e-5, atol=1e-6)
+    return [dict(np.load(folder / f"{index}.npz")) for index in range(2)]
+
+
+def in_numpy(many, name, epochs=1, bias=True):
+    """The linear model of these programs, trained on the mean over all replicas of all instances.
+
+    Returns the losses, [step, replica], the kernel and the bias.
+    """
+    x = np.concatenate([one[f"{name} x"] for one in many], axis=1).astype(np.float64)
+    y = x[..., :2] - x[..., 1:]
+    kernel, offset, losses = many[0][f"{name} start"].astype(np.float64), np.zeros(2), []
+    for step in range(epochs * len(x)):
+        rows, wanted = x[step % len(x)], y[step % len(x)]
+        errors = rows @ kernel + offset - wanted
+        losses.append((errors**2).mean((1, 2)))
+        scale = 2 / errors[0].size / len(rows)
+        kernel = kernel - 0.1 * scale * np.einsum("rbi,rbj->ij", rows, errors)
+        offset = offset - 0.1 * scale * errors.sum((0, 1)) * bias
+    return np.array(losses), kernel, offset
+
+
+@pytest.mark.parametrize("name", ["workers", "popdist"])
+def test_keras_2_trains_on_all_instances_as_numpy_does(legacy_results, name):
+    losses, kernel, bias = in_numpy(legacy_results, name, epochs=2)
+    for one in legacy_results:
+        np.testing.assert_array_equal(one[f"{name} start"], legacy_results[0][f"{name} start"])
+        np.testing.assert_array_equal(one[f"{name} kernel"], legacy_results[0][f"{name} kernel"])
+        np.testing.assert_allclose(one[f"{name} kernel"], kernel, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one[f"{name} bias"], bias, rtol=1e-5, atol=1e-6)
+        # History and metrics are those of all instances, predictions those of this one's data.
+        np.testing.assert_allclose(one[f"{name} losses"], losses.reshape(2, -1).mean(1), rtol=1e-5)
+        everyone = np.concatenate([other[f"{name} x"] for other in legacy_results], axis=1)
+        errors = everyone @ kernel + bias - (everyone[..., :2] - everyone[..., 1:])
+        np.testing.assert_allclose(one[f"{name} evaluated"], (errors**2).mean(), rtol=1e-4)
+        predicted = (one[f"{name} x"] @ kernel + bias).reshape(-1, 2)
+        np.testing.assert_allclose(one[f"{name} predicted"], predicted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["queues", "popdist sessions", "workers sessions"])
+def test_loops_over_queues_train_on_all_instances_with_and_without_sessions(legacy_results, name):
+    losses, kernel, _ = in_numpy(legacy_results, name, bias=False)
+    for index, one in enumerate(legacy_results):
+        # Variables begin as those of the first instance, and stay equal; an outfeed has the instance's own replicas.
+        np.testing.assert_array_equal(one[f"{name} start"], legacy_results[0][f"{name} start"])
+        np.testing.assert_array_equal(one[f"{name} kernel"], legacy_results[0][f"{name} kernel"])
+        np.testing.assert_allclose(one[f"{name} kernel"], kernel, rtol=1e-5, atol=1e-6)
+        own = one[f"{name} x"].shape[1]
+        np.testing.assert_allclose(one[f"{name} losses"], losses[:, index * own : (index + 1) * own], rtol=1e-5)
+        if name != "queues":
+            np.testing.assert_array_equal(one[f"{name} others"], legacy_results[0][f"{name} others"])

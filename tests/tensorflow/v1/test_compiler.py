@@ -144,3 +144,21 @@ def test_options_of_old_programs_become_attributes():
     with pytest.raises(Exception, match="must be unique"):
         utils.select_ipus(utils.create_ipu_config(), [0, 0])
     assert utils.extract_all_events([]) == []
+
+
+def test_a_strategy_runs_a_function_of_a_graph_as_one_program(graph):
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    with strategy.scope():
+        weight = tf.get_variable("weight", initializer=2.0, use_resource=True)
+        x = tf.placeholder(tf.float32, [])
+
+        def step(x, factor):
+            loss = factor * tf.square(weight * x)
+            return {"loss": loss, "update": tf.train.GradientDescentOptimizer(0.1).minimize(loss)}
+
+        made = strategy.run(step, (x,), {"factor": 0.5})
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        losses = [session.run(made["loss"], {x: 1.0}) for _ in range(2)]
+        np.testing.assert_allclose(losses, [2.0, 0.5 * 1.8**2], rtol=1e-6)
+        np.testing.assert_allclose(session.run(weight), 1.8 - 0.1 * 1.8, rtol=1e-6)

@@ -34,5 +34,7 @@ def agree(model: Any, asked: int, restored: int) -> int:
 
 def _state(model: Any) -> list[Any]:
     """Weights, and what the optimizer keeps."""
-    kept = model.optimizer.variables
-    return [*model.variables, *(kept() if callable(kept) else kept)]
+    kept: Any = model.optimizer.variables
+    # A method of Keras 2's older optimizers.
+    kept = kept if isinstance(kept, list) else kept()
+    return [*model.variables, *kept]

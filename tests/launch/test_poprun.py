@@ -169,6 +169,25 @@ def test_whatever_ends_poprun_ends_all_instances(sign):
     assert_nothing_is_left()
 
 
+def test_in_the_background_interrupts_are_heard_and_hangups_are_not_where_nohup_says_so():
+    # As `nohup poprun … &` of a script starts it.
+    before = {sign: signal.signal(sign, signal.SIG_IGN) for sign in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        words = (*POPRUN, sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(60)")
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+    assert process.stdout is not None and process.stdout.readline() == "[1,0]<stdout>:ready\n"
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "Interrupted: ending all instances." in errors
+    assert_nothing_is_left()
+
+
 def assert_nothing_is_left():
     until = time.monotonic() + 20
     while (hardware.attached_ipus() or agents()) and time.monotonic() < until:

@@ -101,8 +101,10 @@ class Job:
 
     def run(self) -> int:
         """Start everything, wait for its end, and give back the exit code."""
-        for sign in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(sign, _interrupt)
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Shells start what is in the background with interrupts ignored: that is no wish. What nohup does, is one.
+            if sign is not signal.SIGHUP or signal.getsignal(sign) is not signal.SIG_IGN:
+                signal.signal(sign, _interrupt)
         try:
             self._connect()
             devices = self._devices()

@@ -45,6 +45,7 @@ def main():
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--epochs", type=int, default=4)
     arguments.add_argument("--backup", help="a folder for the state of the training")
+    arguments.add_argument("--save", help="a file for the trained weights, such as digits.weights.h5")
     given = arguments.parse_args()
 
     config = ipu.config.IPUConfig()
@@ -68,6 +69,8 @@ def main():
         model.fit(load(4000, False), epochs=given.epochs, verbose=2 if first else 0, callbacks=callbacks)
         _, accuracy = model.evaluate(load(1000, True), verbose=0)
     if first:
+        if given.save:
+            model.save_weights(given.save)
         print(f"test accuracy {accuracy:.3f}")
 
 

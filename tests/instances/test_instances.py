@@ -27,7 +27,7 @@ def test_lanes_devices_and_processes_train_together_as_numpy_does():
     words = ("--num-instances=2", "--num-replicas=8", sys.executable, PROGRAM)
     # Four replicas in each process, on two devices of two lanes.
     process = run([sys.executable, "-m", "openipu.cli.poprun", *words],
-                  XLA_FLAGS="--xla_force_host_platform_device_count=2")  # fmt: skip
+                  XLA_FLAGS="--xla_force_host_platform_device_count=2 --xla_backend_optimization_level=0")  # fmt: skip
     out, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     assert sorted(out.splitlines()) == [f"[1,{i}]<stdout>:trained on 2 devices of each of 2 instances" for i in (0, 1)]
@@ -59,6 +59,16 @@ def test_an_instance_that_fails_does_not_wait_for_those_that_wait_for_it(how, co
     assert how == "exits" or "    ValueError: the reason" in errors
 
 
+MEETS = """
+import numpy as np
+import popdist
+from openipu import instances
+popdist.init()
+index = popdist.getInstanceIndex()
+print(index, "of", f"{popdist.getNumInstances()}:", instances.gather(np.array(10 * index)).tolist())
+"""
+
+
 @pytest.mark.parametrize("launcher", ["slurm", "mpi"])
 def test_processes_that_srun_or_mpirun_starts_find_each_other_by_its_variables(launcher, free_port):
     def variables(index):
@@ -72,11 +82,11 @@ def test_processes_that_srun_or_mpirun_starts_find_each_other_by_its_variables(l
             "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": str(index), "SLURM_LOCALID": str(index),
         }  # fmt: skip
 
-    processes = [run([sys.executable, PROGRAM], **variables(index)) for index in range(2)]
-    for process in processes:
+    processes = [run([sys.executable, "-c", MEETS], **variables(index)) for index in range(2)]
+    for index, process in enumerate(processes):
         out, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
-        assert "trained on 1 devices of each of 2 instances" in out
+        assert out == f"{index} of 2: [0, 10]\n"
 
 
 @pytest.fixture
@@ -112,6 +122,23 @@ def test_the_place_of_an_instance_follows_from_its_replicas(monkeypatch):
     monkeypatch.setenv("POPDIST_REPLICA_INDEX_OFFSET", "5")
     with pytest.raises(ValueError, match="must divide"):
         membership()
+
+
+@pytest.mark.parametrize(
+    ("launcher", "variables"),
+    [
+        ("Open MPI", ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                      "OMPI_COMM_WORLD_LOCAL_RANK")),
+        ("MPICH", ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID")),
+        ("SLURM", ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID")),
+    ],
+)  # fmt: skip
+def test_other_launchers_say_by_their_variables_which_process_is_which_instance(monkeypatch, launcher, variables):
+    for name, value in zip(variables, ("6", "4", "2(x3)" if launcher == "SLURM" else "2", "0"), strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("POPDIST_NUM_LOCAL_REPLICAS", "3")
+    assert membership() == Membership(4, 6, 0, 2, launcher)
+    assert popdist.isPopdistEnvSet() and popdist.getNumTotalReplicas() == 18 and popdist.getReplicaIndexOffset() == 12
 
 
 def test_an_instance_that_nobody_told_where_to_meet_is_told_what_to_do():

@@ -57,7 +57,7 @@ def shell(tmp_path_factory):
 
 def poprun(shell, *words):
     command = [sys.executable, "-m", "openipu.cli.poprun", "--mpi-global-args", f"--mca plm_rsh_args '{shell}'", *words]
-    variables = {**os.environ, "PYTHONPATH": f"{TOP / 'src'}:{TOP}"}
+    variables = {**os.environ, "PYTHONPATH": f"{TOP / 'src'}:{TOP}", "XLA_FLAGS": "--xla_backend_optimization_level=0"}
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False, cwd=TOP)
 
 

@@ -79,6 +79,14 @@ def test_options_of_the_hardware_are_accepted_and_said_to_have_no_effect():
     )
 
 
+def test_a_network_must_be_one_and_matters_only_to_other_hosts():
+    done = poprun("--host-subnet", "nowhere", "echo", "started")
+    assert done.returncode == 2 and "such as 10.1.0.0/16. Received: 'nowhere'" in done.stderr and not done.stdout
+    done = poprun("--host-subnet", "10.1.0.0/16", "echo", "started")
+    assert "No effect here: --host-subnet (there is no other host)" in done.stderr
+    assert done.stdout == "[1,0]<stdout>:started\n"
+
+
 def test_options_go_to_files_and_come_from_them_and_the_command_line_wins(tmp_path):
     path = str(tmp_path / "options.json")
     assert poprun("--num-instances=2", "--num-replicas=2", "--export-config", path).returncode == 0
@@ -111,12 +119,13 @@ from openipu import hardware
 hardware.acquire(1)
 print("ready", os.getpid(), flush=True)
 if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
-    time.sleep(1)
+    time.sleep(0.3)
     print("the reason", file=sys.stderr, flush=True)
     if sys.argv[1] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     sys.exit(int(sys.argv[1]))
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if sys.argv[1] == "kill":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 time.sleep(60)
 """
 
@@ -128,7 +137,7 @@ def test_when_an_instance_dies_all_end_and_it_is_said_which_and_how(how, code, s
     begun = time.monotonic()
     words = ("--num-instances=3", "--num-replicas=3", "--only-output-from-instance=0")
     done = poprun(*words, sys.executable, "-c", DIES, how)
-    # One that does not listen to SIGTERM is ended too.
+    # Those that do not listen to SIGTERM are ended too.
     assert time.monotonic() - begun < 20
     assert done.returncode == code
     assert "Instance 1 (process" in done.stderr and said in done.stderr and "    the reason" in done.stderr
@@ -142,7 +151,7 @@ def test_whatever_ends_poprun_ends_all_instances(sign):
         "--num-replicas=2",
         sys.executable,
         "-c",
-        DIES.replace("time.sleep(1)", "time.sleep(60)"),
+        DIES.replace("time.sleep(0.3)", "time.sleep(60)"),
     )
     process = subprocess.Popen([*POPRUN, *words, "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -157,6 +166,25 @@ def test_whatever_ends_poprun_ends_all_instances(sign):
     while time.monotonic() < until and any(psutil.pid_exists(number) for number in numbers):
         time.sleep(0.1)
     assert not any(psutil.pid_exists(number) for number in numbers)
+    assert_nothing_is_left()
+
+
+def test_in_the_background_interrupts_are_heard_and_hangups_are_not_where_nohup_says_so():
+    # As `nohup poprun … &` of a script starts it.
+    before = {sign: signal.signal(sign, signal.SIG_IGN) for sign in (signal.SIGINT, signal.SIGHUP)}
+    try:
+        words = (*POPRUN, sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(60)")
+        process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+    assert process.stdout is not None and process.stdout.readline() == "[1,0]<stdout>:ready\n"
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.5)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "Interrupted: ending all instances." in errors
     assert_nothing_is_left()
 
 

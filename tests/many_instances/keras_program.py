@@ -63,11 +63,12 @@ def train(made, name, accumulation=1, staged=False):
     callback = keras.callbacks.LambdaCallback(on_train_batch_end=lambda step, logs: seen.append(logs["loss"]))
     history = model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0, callbacks=[callback], epochs=1)
     made[f"losses {name}"] = np.array([*seen, *history.history["loss"], *history.history["accuracy"]])
-    made[f"evaluated {name}"] = np.array(model.evaluate(x, y, batch_size=BATCH, verbose=0))
     made |= {f"weights {name} {i}": value for i, value in enumerate(model.get_weights())}
-    made[f"predicted {name}"] = model.predict(x, batch_size=BATCH, verbose=0).reshape(
-        STEPS, popdist.getNumLocalReplicas(), BATCH, 3
-    )
+    if name == "plain":
+        made["evaluated"] = np.array(model.evaluate(x, y, batch_size=BATCH, verbose=0))
+        made["predicted"] = model.predict(x, batch_size=BATCH, verbose=0).reshape(
+            STEPS, popdist.getNumLocalReplicas(), BATCH, 3
+        )
 
 
 def custom_loop(made, strategy):
@@ -98,6 +99,24 @@ def custom_loop(made, strategy):
     made["reduced in a graph"] = graph().numpy()
 
 
+def resumed(made, folder):
+    """Training that is broken off, with a backup of the first instance only, beside training that is not."""
+    x, y = (np.random.default_rng(8 + popdist.getInstanceIndex()).standard_normal((24, n)).astype("f4") for n in (3, 2))
+
+    def fit(epochs, start, callbacks):
+        model = keras.Sequential([keras.Input((3,), batch_size=BATCH), keras.layers.Dense(2)])
+        model.set_weights([np.full((3, 2), start), np.zeros(2)])
+        model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse")
+        model.fit(x, y, BATCH, epochs=epochs, shuffle=False, verbose=0, callbacks=callbacks)
+        return model.get_weights()[0]
+
+    first = popdist.getInstanceIndex() == 0
+    backup = [keras.callbacks.BackupAndRestore(folder / "backup", delete_checkpoint=False)] if first else []
+    made["unbroken"] = fit(3, 1.0, [])
+    fit(1, 1.0, backup)
+    made["resumed"] = fit(3, 5.0 + popdist.getInstanceIndex(), backup)
+
+
 def main():
     made = {}
     configure()
@@ -110,6 +129,8 @@ def main():
         train(made, "plain")
         train(made, "accumulated", accumulation=2)
         custom_loop(made, strategy)
+        if popdist.getNumInstances() == 2:
+            resumed(made, pathlib.Path(sys.argv[1]))
         if popdist.getNumInstances() > 1:
             try:
                 model = classifier()

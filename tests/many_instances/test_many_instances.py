@@ -14,9 +14,15 @@ HERE = pathlib.Path(__file__).parent
 INSTANCES = (1, 2, 4)
 
 
+# Programs are small, and compiled more often than run: XLA need not make the best of them.
+QUICK = {
+    "OPENIPU_PROGRESS": "off", "TF_CPP_MIN_LOG_LEVEL": "3", "XLA_FLAGS": "--xla_backend_optimization_level=0",
+}  # fmt: skip
+
+
 def poprun(*words, timeout=300, **variables):
     command = [sys.executable, "-m", "openipu.cli.poprun", *map(str, words)]
-    environment = {**os.environ, "OPENIPU_PROGRESS": "off", "TF_CPP_MIN_LOG_LEVEL": "3", **variables}
+    environment = {**os.environ, **QUICK, **variables}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
 
 
@@ -69,6 +75,13 @@ def test_a_poptorch_classifier_trains_alike_however_its_replicas_are_divided(tor
             np.testing.assert_array_equal(one[name], many[0][name])
 
 
+@pytest.mark.parametrize("count", INSTANCES)
+def test_groups_of_replicas_are_groups_of_all_instances_replicas(torch_results, count):
+    for one in torch_results[count]:
+        # Replica r adds r + 1 to the gradient of its group, and a mean divides by the number of all replicas.
+        np.testing.assert_allclose(one["grouped"], [[1 - (1 + 2) / 4], [1 - (3 + 4) / 4]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("count", INSTANCES[1:])
 def test_a_keras_network_trains_alike_however_its_replicas_are_divided(keras_results, count):
     (alone,), many = keras_results[1], keras_results[count]
@@ -76,13 +89,17 @@ def test_a_keras_network_trains_alike_however_its_replicas_are_divided(keras_res
         for name in ("plain", "accumulated", "pipelined"):
             # Logs and metrics are those of all replicas, the same on every instance.
             assert_same(alone[f"losses {name}"], one[f"losses {name}"], name)
-            assert_same(alone[f"evaluated {name}"], one[f"evaluated {name}"], name)
+        assert_same(alone["evaluated"], one["evaluated"], "evaluated")
         for name, value in weights(alone).items():
             assert_same(value, one[name], name)
             np.testing.assert_array_equal(one[name], many[0][name])
-    for name in ("plain", "accumulated", "pipelined"):
-        together = np.concatenate([one[f"predicted {name}"] for one in many], axis=1)
-        assert_same(alone[f"predicted {name}"], together, name)
+    assert_same(alone["predicted"], np.concatenate([one["predicted"] for one in many], axis=1), "predicted")
+
+
+def test_all_instances_go_on_with_the_state_that_the_first_has_restored(keras_results):
+    for one in keras_results[2]:
+        np.testing.assert_array_equal(one["resumed"], keras_results[2][0]["resumed"])
+        assert_same(one["unbroken"], one["resumed"], "resumed")
 
 
 @pytest.mark.parametrize("count", INSTANCES)
@@ -125,32 +142,77 @@ def test_values_of_the_host_are_exchanged_by_name(torch_results, count):
 
 @pytest.mark.parametrize("count", INSTANCES)
 def test_instances_that_share_a_cache_compile_every_program_once(torch_results, count):
-    # Three trained models, and the one that the first instance uses alone.
-    assert [path.suffix for path in torch_results[count, "cache"]] == [".popef"] * 4
+    # Four trained models, and the one that the first instance uses alone.
+    assert [path.suffix for path in torch_results[count, "cache"]] == [".popef"] * 5
 
 
-def test_the_workers_of_a_cluster_train_one_keras_model(tmp_path):
+@pytest.fixture(scope="module")
+def legacy_results(tmp_path_factory):
+    """Two workers, as a launcher of MPI and TF_CONFIG would have them."""
+    folder = tmp_path_factory.mktemp("legacy")
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         first = f"127.0.0.1:{found.getsockname()[1]}"
     processes = []
     for index in range(2):
         cluster = {"cluster": {"worker": [first, "127.0.0.1:1"]}, "task": {"type": "worker", "index": index}}
-        given = {**os.environ, "TF_CONFIG": json.dumps(cluster), "TF_CPP_MIN_LOG_LEVEL": "3", "OPENIPU_PROGRESS": "off"}
-        command = [sys.executable, str(HERE / "workers_program.py"), str(tmp_path)]
-        processes.append(subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True))
+        given = {
+            "TF_CONFIG": json.dumps(cluster), "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": str(index),
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": str(index),
+            "POPDIST_NUM_LOCAL_REPLICAS": "2", **QUICK,
+        }  # fmt: skip
+        command = [sys.executable, str(HERE / "legacy_program.py"), str(folder)]
+        processes.append(subprocess.Popen(command, env={**os.environ, **given}, stderr=subprocess.PIPE, text=True))
     for process in processes:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
-    one, other = (dict(np.load(tmp_path / f"{index}.npz")) for index in range(2))
-    np.testing.assert_array_equal(one["start"], other["start"])
-    np.testing.assert_array_equal(one["kernel"], other["kernel"])
-    # The same in NumPy: the mean over both workers' batches.
-    kernel, bias = one["start"].astype(np.float64), np.zeros(2)
-    for step in range(2):
-        rows = slice(4 * step, 4 * step + 4)
-        errors = [(w["x"][rows], w["x"][rows] @ kernel + bias - w["x"][rows][:, :2]) for w in (one, other)]
-        kernel = kernel - 0.1 * sum(x.T @ e * 2 / e.size for x, e in errors) / 2
-        bias = bias - 0.1 * sum(e.sum(0) * 2 / e.size for _, e in errors) / 2
-    np.testing.assert_allclose(one["kernel"], kernel, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(one["bias"], bias, rtol=1e-5, atol=1e-6)
+    return [dict(np.load(folder / f"{index}.npz")) for index in range(2)]
+
+
+def in_numpy(many, name, epochs=1, bias=True):
+    """The linear model of these programs, trained on the mean over all replicas of all instances.
+
+    Returns the losses, [step, replica], the kernel and the bias.
+    """
+    x = np.concatenate([one[f"{name} x"] for one in many], axis=1).astype(np.float64)
+    y = x[..., :2] - x[..., 1:]
+    kernel, offset, losses = many[0][f"{name} start"].astype(np.float64), np.zeros(2), []
+    for step in range(epochs * len(x)):
+        rows, wanted = x[step % len(x)], y[step % len(x)]
+        errors = rows @ kernel + offset - wanted
+        losses.append((errors**2).mean((1, 2)))
+        scale = 2 / errors[0].size / len(rows)
+        kernel = kernel - 0.1 * scale * np.einsum("rbi,rbj->ij", rows, errors)
+        offset = offset - 0.1 * scale * errors.sum((0, 1)) * bias
+    return np.array(losses), kernel, offset
+
+
+@pytest.mark.parametrize("name", ["workers", "popdist"])
+def test_keras_2_trains_on_all_instances_as_numpy_does(legacy_results, name):
+    losses, kernel, bias = in_numpy(legacy_results, name, epochs=2)
+    for one in legacy_results:
+        np.testing.assert_array_equal(one[f"{name} start"], legacy_results[0][f"{name} start"])
+        np.testing.assert_array_equal(one[f"{name} kernel"], legacy_results[0][f"{name} kernel"])
+        np.testing.assert_allclose(one[f"{name} kernel"], kernel, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(one[f"{name} bias"], bias, rtol=1e-5, atol=1e-6)
+        # History and metrics are those of all instances, predictions those of this one's data.
+        np.testing.assert_allclose(one[f"{name} losses"], losses.reshape(2, -1).mean(1), rtol=1e-5)
+        everyone = np.concatenate([other[f"{name} x"] for other in legacy_results], axis=1)
+        errors = everyone @ kernel + bias - (everyone[..., :2] - everyone[..., 1:])
+        np.testing.assert_allclose(one[f"{name} evaluated"], (errors**2).mean(), rtol=1e-4)
+        predicted = (one[f"{name} x"] @ kernel + bias).reshape(-1, 2)
+        np.testing.assert_allclose(one[f"{name} predicted"], predicted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["queues", "popdist sessions", "workers sessions"])
+def test_loops_over_queues_train_on_all_instances_with_and_without_sessions(legacy_results, name):
+    losses, kernel, _ = in_numpy(legacy_results, name, bias=False)
+    for index, one in enumerate(legacy_results):
+        # Variables begin as those of the first instance, and stay equal; an outfeed has the instance's own replicas.
+        np.testing.assert_array_equal(one[f"{name} start"], legacy_results[0][f"{name} start"])
+        np.testing.assert_array_equal(one[f"{name} kernel"], legacy_results[0][f"{name} kernel"])
+        np.testing.assert_allclose(one[f"{name} kernel"], kernel, rtol=1e-5, atol=1e-6)
+        own = one[f"{name} x"].shape[1]
+        np.testing.assert_allclose(one[f"{name} losses"], losses[:, index * own : (index + 1) * own], rtol=1e-5)
+        if name != "queues":
+            np.testing.assert_array_equal(one[f"{name} others"], legacy_results[0][f"{name} others"])

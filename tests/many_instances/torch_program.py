@@ -61,6 +61,30 @@ def train(accumulation, staged):
     return np.concatenate(losses).reshape(-1, popdist.getNumLocalReplicas()), weights
 
 
+class Slope(torch.nn.Module):
+    """A weight whose gradient is the input."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(2, 1))
+
+    def forward(self, x):
+        return poptorch.identity_loss((x * self.w).sum(), reduction="sum")
+
+
+def grouped():
+    """A weight that each half of all replicas has its own of."""
+    model = Slope()
+    options = popdist.poptorch.Options()
+    executor = poptorch.trainingModel(model, options, poptorch.optim.SGD(model.parameters(), lr=1.0))
+    executor.w.replicaGrouping(poptorch.CommGroupType.Consecutive, 2, poptorch.VariableRetrievalMode.OnePerGroup)
+    first = popdist.getReplicaIndexOffset() + 1
+    executor(torch.arange(first, first + popdist.getNumLocalReplicas()).float()[:, None])
+    weight = model.w.detach().numpy().copy()
+    executor.destroy()
+    return weight
+
+
 def partition():
     """What the loader of this instance gives in two epochs."""
     data = torch.utils.data.TensorDataset(torch.arange(50))
@@ -124,6 +148,7 @@ def main():
         losses, weights = train(accumulation, staged)
         made[f"losses {name}"] = losses
         made |= {f"weights {name} {key}": value for key, value in weights.items()}
+    made["grouped"] = grouped()
     made["partition"] = partition()
     host(made)
     x = torch.ones(1, 3)

@@ -1,4 +1,4 @@
-"""Runs a program, and kills its process on instance 1 when the third epoch begins."""
+"""Runs a program, and kills its process on instance 1 when the second epoch begins."""
 
 import os
 import runpy
@@ -9,7 +9,7 @@ import popdist
 
 
 def kill_at(epoch):
-    if popdist.getInstanceIndex() == 1 and epoch == 2:
+    if popdist.getInstanceIndex() == 1 and epoch == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 
 

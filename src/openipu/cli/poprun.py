@@ -1,5 +1,6 @@
 """The command `poprun`: starts the instances of a program on one host or many."""
 
+import ipaddress
 import os
 import sys
 import time
@@ -35,6 +36,19 @@ WITHOUT_EFFECT: dict[str, tuple[str, Any]] = {
 }
 
 
+class Subnet(click.ParamType):
+    """A network of addresses."""
+
+    name = "network"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            ipaddress.ip_network(str(value), strict=False)
+        except ValueError as error:
+            self.fail(f"Expected a network such as 10.1.0.0/16. Received: {value!r} ({error}).", param, ctx)
+        return str(value)
+
+
 class _Poprun(click.Command):
     """A command whose options end where the program begins."""
 
@@ -64,7 +78,9 @@ def _without_effect(command: Any) -> Any:
 @click.option("--ipus-per-replica", type=click.IntRange(1), default=1, show_default=True, help="IPUs of a replica.")
 @click.option("--num-instances", type=click.IntRange(1), help="Processes; replicas are divided evenly. Default: 1.")
 @click.option("--executable-cache-path", metavar="DIR", help="Where all instances share compiled executables.")
-@click.option("--host-subnet", metavar="CIDR", help="The network that the instances meet in, such as 10.1.0.0/16.")
+@click.option(
+    "--host-subnet", type=Subnet(), metavar="CIDR", help="The network that the instances meet in, such as 10.1.0.0/16."
+)
 @click.option("--only-output-from-instance", type=click.IntRange(0), metavar="N", help="Hide the others' output.")
 @click.option("--print-topology", type=Switch(), default=False, help="Draw hosts, instances and replicas.")
 @click.option("--offline-mode", type=Switch(), default=False, help="Attach no IPUs.")
@@ -131,6 +147,8 @@ def _launch(program: tuple[str, ...], options: dict[str, Any], given: set[str]) 
     )
     unused = [name for name in WITHOUT_EFFECT if name[2:].replace("-", "_") in given]
     unused += [f"{word} (of mpirun)" for word in rest if word.startswith("-")]
+    if options["host_subnet"] is not None and all(host.local for host in made.hosts):
+        unused.append("--host-subnet (there is no other host)")
     if unused:
         _complain(f"No effect here: {', '.join(unused)}.")
     if options["offline_mode"]:

@@ -55,6 +55,7 @@ OTHERS = {
     "JAX_PLATFORMS": "JAX's own: which backends are tried, such as `cpu`.",
     "OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_RANK": "set by `poprun` and `mpirun`; read by popdist, and by "
     "`poptorch.Options().Distributed.setEnvVarNames` and its defaults.",
+    "PMI_SIZE, PMI_RANK, MPI_LOCALRANKID": "set by the `mpirun` of MPICH and Intel; read by popdist.",
     "SLURM_STEP_NUM_TASKS, SLURM_PROCID, SLURM_LOCALID": "set by `srun`; read by popdist.",
     "SLURM_JOB_NODELIST": "set by SLURM; the hosts of `poprun` without `--host`.",
 }

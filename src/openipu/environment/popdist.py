@@ -55,6 +55,8 @@ LAUNCHERS = {
         "OMPI_COMM_WORLD_LOCAL_SIZE",
         "OMPI_COMM_WORLD_LOCAL_RANK",
     ),
+    # Also Intel's. Before SLURM: its launcher may start one helper on each host with srun.
+    "MPICH": ("PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS", "MPI_LOCALRANKID"),
     "SLURM": ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_LOCALID"),
 }
 

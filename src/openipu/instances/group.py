@@ -35,6 +35,14 @@ def only(members: Collection[int]) -> Iterator[None]:
         _members.reset(token)
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Limit what is done together to this process, whatever the others do."""
+    place = joined()
+    with only([place[0] if place is not None else 0]):
+        yield
+
+
 def position() -> int:
     """Which of the instances that act together this process is."""
     place = joined()

@@ -13,6 +13,8 @@ from openipu.jax_boundary import backends_initialised
 # How long an instance waits for the others to start. They import a framework first, and hosts may be slow.
 _PATIENCE = 600
 
+_TELL = "Whoever starts it may say where: set OPENIPU_COORDINATOR=<host of instance 0>:<a free port> for all instances."
+
 _lock = threading.Lock()
 _joined: tuple[int, int] | None = None
 
@@ -58,7 +60,7 @@ def _check(index: int, count: int, address: str | None) -> None:
     if address is None and membership().count != count:
         raise InstanceError(
             f"Instance {index} of {count} does not know where to meet the others. Start the program with poprun, "
-            "mpirun or srun, or set OPENIPU_COORDINATOR=<host of instance 0>:<a free port> for all of them."
+            f"mpirun or srun. {_TELL}"
         )
     if backends_initialised():
         raise InstanceError(
@@ -74,5 +76,6 @@ def _start(index: int, count: int, address: str | None) -> None:
         jax.distributed.initialize(address, count, index, initialization_timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
         where = f" at {address}" if address else ""
-        raise InstanceError(f"Instance {index} of {count} could not meet the others{where}: {error}") from error
+        hint = "" if address else f" {_TELL}"
+        raise InstanceError(f"Instance {index} of {count} could not meet the others{where}: {error}{hint}") from error
     leaving.arrange()

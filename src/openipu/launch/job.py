@@ -101,8 +101,10 @@ class Job:
 
     def run(self) -> int:
         """Start everything, wait for its end, and give back the exit code."""
-        for sign in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(sign, _interrupt)
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            # Shells start what is in the background with interrupts ignored: that is no wish. What nohup does, is one.
+            if sign is not signal.SIGHUP or signal.getsignal(sign) is not signal.SIG_IGN:
+                signal.signal(sign, _interrupt)
         try:
             self._connect()
             devices = self._devices()
@@ -298,12 +300,7 @@ def _unreachable(connection: Connection) -> LaunchError:
 
 
 def _within(addresses: Sequence[str], subnet: str, host: str) -> str:
-    try:
-        network = ipaddress.ip_network(subnet, strict=False)
-    except ValueError as error:
-        raise LaunchError(
-            f"--host-subnet must be a network such as 10.1.0.0/16. Received: {subnet!r} ({error})."
-        ) from None
+    network = ipaddress.ip_network(subnet, strict=False)
     for address in addresses:
         if ipaddress.ip_address(address.split("%")[0]) in network:
             return address

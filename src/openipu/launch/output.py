@@ -5,8 +5,12 @@ import re
 import sys
 from typing import TextIO
 
-# A line that Gloo writes once a process when it connects; it is not the program's.
-_GLOO = re.compile(r"\[Gloo\] Rank \d+ is connected to \d+ peer ranks")
+# A line that Gloo writes once a device when it connects, piece by piece: it is not the program's. Two devices of a
+# process write at the same time, so that pieces of both come in any order, and their ends of lines at last.
+_GLOO = "[Gloo] Rank "
+_PIECES = re.compile(
+    r"(?:\[Gloo\] Rank |\d+| is connected to | peer ranks\. |Expected number of connected peer ranks is : )*"
+)
 
 # How much of an instance's errors is kept to be shown when it dies.
 _LAST = 20
@@ -25,6 +29,7 @@ class Output:
         self._verbose = verbose
         self._rest: dict[tuple[int, str], bytes] = {}
         self._errors: dict[int, collections.deque[str]] = {}
+        self._owed: collections.Counter[tuple[int, str]] = collections.Counter()
 
     def add(self, instance: int, stream: str, data: bytes) -> None:
         """Print the lines that are complete now."""
@@ -50,10 +55,18 @@ class Output:
 
     def _line(self, instance: int, stream: str, line: bytes) -> None:
         text = line.decode(errors="replace").rstrip("\r")
-        if _GLOO.match(text) and not self._verbose:
+        if not self._verbose and self._of_gloo(instance, stream, text):
             return
         if stream == "stderr":
             self._errors.setdefault(instance, collections.deque(maxlen=_LAST)).append(text)
         if self.shows(instance):
             target: TextIO = sys.stdout if stream == "stdout" else sys.stderr
             print(f"[1,{instance}]<{stream}>:{text}", file=target, flush=True)
+
+    def _of_gloo(self, instance: int, stream: str, text: str) -> bool:
+        """Whether a line has nothing but pieces of what Gloo says, of messages that have begun."""
+        begun = self._owed[instance, stream] + text.count(_GLOO)
+        if not begun or not _PIECES.fullmatch(text):
+            return False
+        self._owed[instance, stream] = begun - 1
+        return True

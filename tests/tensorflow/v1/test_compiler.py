@@ -171,3 +171,21 @@ def test_reports_are_extracted_from_what_was_predicted(graph, on_ipu, tmp_path, 
     assert all("nothing of it was measured on an IPU" in one["estimate"] for one in (compiled, executed))
     assert executed["measured"]["executions"] == 1
     assert name in utils.extract_all_strings_from_event_trace([])
+
+
+def test_a_strategy_runs_a_function_of_a_graph_as_one_program(graph):
+    strategy = ipu.ipu_strategy.IPUStrategy()
+    with strategy.scope():
+        weight = tf.get_variable("weight", initializer=2.0, use_resource=True)
+        x = tf.placeholder(tf.float32, [])
+
+        def step(x, factor):
+            loss = factor * tf.square(weight * x)
+            return {"loss": loss, "update": tf.train.GradientDescentOptimizer(0.1).minimize(loss)}
+
+        made = strategy.run(step, (x,), {"factor": 0.5})
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        losses = [session.run(made["loss"], {x: 1.0}) for _ in range(2)]
+        np.testing.assert_allclose(losses, [2.0, 0.5 * 1.8**2], rtol=1e-6)
+        np.testing.assert_allclose(session.run(weight), 1.8 - 0.1 * 1.8, rtol=1e-6)

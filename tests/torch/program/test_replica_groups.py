@@ -7,6 +7,7 @@ from torch import nn
 
 import poptorch
 from openipu.errors import UnsupportedError
+from openipu.torch.capture import grouping
 
 PER_GROUP = poptorch.VariableRetrievalMode.OnePerGroup
 
@@ -146,3 +147,12 @@ def test_groups_that_do_not_fit_are_refused():
     executor(x)
     with pytest.raises(poptorch.Error, match="before the model is compiled"):
         executor.w.replicaGrouping(consecutive, 2, PER_GROUP)
+
+
+@pytest.mark.parametrize(("kind", "groups"), [("Consecutive", (1, 1)), ("Orthogonal", (0, 1))])
+def test_a_process_of_two_uses_the_slices_of_its_own_replicas(kind, groups):
+    asked = {"w": (poptorch.CommGroupType[kind], 2, PER_GROUP)}
+    _, found = grouping.resolve(Line(2), asked, replicas=2, processes=2, members=(1,))
+    assert [grouped.groups for grouped in found.values()] == [groups]
+    with pytest.raises(poptorch.Error, match=r"must divide Options.replicationFactor\(2\) \* 3 processes"):
+        grouping.resolve(Line(2), {"w": (poptorch.CommGroupType[kind], 4, PER_GROUP)}, 2, 3)

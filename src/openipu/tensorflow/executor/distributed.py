@@ -28,8 +28,12 @@ class DistributedExtended(IPUExtended):
         return self._in_sync
 
     def _create_variable(self, next_creator: Callable, **kwargs: Any) -> Any:
+        together = len(instances.current()) > 1
+        if together and not tf.executing_eagerly():
+            given = kwargs["initial_value"]
+            kwargs["initial_value"] = lambda: host_collectives.initial_value(given() if callable(given) else given)
         variable = super()._create_variable(next_creator, **kwargs)
-        if tf.executing_eagerly() and len(instances.current()) > 1:
+        if together and tf.executing_eagerly():
             value = variable.numpy()
             variable.assign(instances.broadcast(value, instances.current()[0], "the initial value of a variable"))
         return variable

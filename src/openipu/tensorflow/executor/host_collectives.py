@@ -1,5 +1,6 @@
 """Collectives between instances, on the host: values of TensorFlow, exchanged by name."""
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,9 @@ _TYPES = (tf.float16, tf.float32, tf.bfloat16, tf.int8, tf.int16, tf.int32, tf.i
 
 # The name of what is exchanged eagerly, or under a name of the caller's: then the order tells what belongs together.
 _DEFAULT = "Default"
+
+# The last operation of a graph that waits for the initial value of a variable.
+_initial_values: "weakref.WeakKeyDictionary[tf.Graph, list[tf.Operation]]" = weakref.WeakKeyDictionary()
 
 
 def allgather(value: Any, tensor_name: str | None = None) -> tf.Tensor:
@@ -47,6 +51,17 @@ def broadcast(value: Any, root_rank: int = 0, tensor_name: str | None = None) ->
     tensor = _checked(value, "broadcast", tf.bool)
     name = _name("PopDistBroadcast", tensor, tensor_name)
     return _run(lambda array: instances.broadcast(array, instances.current()[0], name), tensor, tensor.shape)
+
+
+def initial_value(value: Any) -> tf.Tensor:
+    """What a variable of a graph begins with on all instances: the value of the first of them."""
+    tensor, graph = tf.convert_to_tensor(value), tf.compat.v1.get_default_graph()
+    name = f"the initial value {tensor.name}"
+    # One after the other: initial values that wait for other instances' occupy the threads of a session.
+    with tf.control_dependencies(_initial_values.get(graph)), tf.device("/device:CPU:0"):
+        made = _run(lambda array: instances.broadcast(array, instances.current()[0], name), tensor, tensor.shape)
+    _initial_values[graph] = [made.op]
+    return made
 
 
 def _checked(value: Any, operation: str, *more: tf.DType) -> tf.Tensor:

@@ -78,11 +78,22 @@ def compile_otherwise(way: Callable[..., Runner | None]) -> None:
     _ways.append(way)
 
 
+# Runs a function in a graph of TensorFlow 1; the room above this one says how.
+_in_graphs: list[Callable[["OnIPUs", Callable, tuple, dict], Any]] = []
+
+
+def run_in_graphs(runner: Callable[["OnIPUs", Callable, tuple, dict], Any]) -> None:
+    """Have a function called for `strategy.run` in graphs of TensorFlow 1."""
+    _in_graphs[:] = [runner]
+
+
 _compiled: "weakref.WeakKeyDictionary[Any, CompiledPrograms]" = weakref.WeakKeyDictionary()
 
 
 def run(strategy: "OnIPUs", fn: Callable, args: tuple, kwargs: dict) -> Any:
     """Compile `fn` for these arguments, once, and run it."""
+    if not tf.executing_eagerly() and not tf.inside_function() and not collectives.tracing():
+        return _in_graphs[0](strategy, fn, args, kwargs)
     leaves = tf.nest.flatten((args, kwargs), expand_composites=True)
     tensors = [tf.convert_to_tensor(leaf) if _is_tensor(leaf) else None for leaf in leaves]
     for tensor in tensors:

@@ -18,6 +18,7 @@ def install() -> None:
             _watched.append(version)
             patches.after_new(version, functools.partial(_extend, version=version))
             recurrent.install(version)
+            patches.samples_alone(version)
             patches.on_load(version, saving.NAMES, saving.restore)
 
 

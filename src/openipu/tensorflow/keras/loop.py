@@ -9,14 +9,13 @@ import attrs
 import numpy as np
 import tensorflow as tf
 
-from openipu import instances
 from openipu.program import OutputMode, Plan, Program
 from openipu.runtime import Setting, prefetch, refuse_forked
 from openipu.tensorflow.configuration import devices, synthetic
 from openipu.tensorflow.executor.setting import refusing
 from openipu.tensorflow.keras import data as sources
 from openipu.tensorflow.keras import logs as all_logs
-from openipu.tensorflow.keras import planning, stages
+from openipu.tensorflow.keras import planning, resuming, stages
 from openipu.tensorflow.keras.fit_arguments import Data, Validation
 from openipu.tensorflow.keras.model_programs import CompiledModel, compile_mode, overridden, traced_program
 from openipu.tensorflow.keras.steps import Steps
@@ -44,9 +43,8 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
     compiled = compile_mode(model, "train", source, plan, tables=not synthetic.of_model().feeds)
     model.stop_training = False
     callbacks.on_train_begin()
-    first_epoch = keras.resume(model, first_epoch, steps.count)
-    if plan.instances > 1:
-        instances.equal(f"go on with epoch {first_epoch}", "Keras: fit")
+    restored = keras.resume(model, first_epoch, steps.count)
+    first_epoch = resuming.agree(model, first_epoch, restored) if plan.instances > 1 else restored
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, epochs - first_epoch) as feeds:
         for epoch in range(first_epoch, epochs):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from openipu.tensorflow import boundary
 from openipu.tensorflow.capture import placement
+from openipu.tensorflow.executor.strategy import current
 from openipu.tensorflow.ops import collectives
 from openipu.tensorflow.v1 import sessions
 from openipu.tensorflow.v1.computation import Computation, trace
@@ -49,7 +50,8 @@ def _operation(traced: Computation, ordinal: int) -> Any:
     state = sessions.of_graph(graph)
     # The operations around the program are the host's.
     with _without_marks(graph):
-        runner = Runner(traced, [state.value(v) for v, _ in traced.variables], ordinal)
+        together = strategy.instances if (strategy := current()) is not None else 1
+        runner = Runner(traced, [state.value(v) for v, _ in traced.variables], ordinal, together)
         variables = [v for v, _ in traced.variables]
         given = [*(tensor for tensor, _ in traced.inputs), *(v.read_value() for v in variables)]
         written = [variables[i] for i in traced.written]

@@ -42,11 +42,12 @@ class Runner:
       values_are_known: whether the devices' values are those of the session that runs; otherwise it hands them over.
     """
 
-    def __init__(self, computation: Computation, values: Sequence[Value], ordinal: int) -> None:
+    def __init__(self, computation: Computation, values: Sequence[Value], ordinal: int, instances: int = 1) -> None:
         self.computation = computation
         self.values = tuple(values)
         self.values_are_known = False
         self._ordinal = ordinal
+        self._instances = instances
         self._programs = CompiledPrograms()
         self._lock = threading.Lock()
 
@@ -108,7 +109,7 @@ class Runner:
             plan = Plan(
                 replicas=replicas,
                 stochastic_rounding=devices.stochastic_rounding(replicas),
-                instances=devices.instances(),
+                instances=devices.instances(self._instances),
             )
             assembled = assemble(computation.name, [*specs, *feeds], step, traps=bool(setting.traps))
             return _Compiled(assembled.session(plan, setting), fed)

@@ -1,7 +1,7 @@
 """Weights that are equal within groups of replicas only: one slice of the host's parameter for every group."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 import jax
@@ -36,32 +36,49 @@ class Grouped:
     """The slice of a parameter that each replica uses.
 
     Attributes:
-      groups: the group of every replica.
-      count: how many groups there are.
+      groups: the group of every replica that runs the program.
+      count: how many groups there are, those of other processes' replicas included.
     """
 
     groups: tuple[int, ...]
     count: int
 
+    def of(self, replicas: Sequence[int]) -> "Grouped":
+        """The same for some of the replicas."""
+        return Grouped(tuple(self.groups[replica] for replica in replicas), self.count)
+
     def slice(self, value: jax.Array) -> jax.Array:
         """The slice of the replica that is being traced."""
         if replica.count() == 1:
-            return value[0]
+            return value[self.groups[0]]
         return value[jnp.asarray(self.groups)[replica.index()]]
 
 
 def resolve(
-    model: torch.nn.Module, asked: Mapping[str, ReplicaGrouping | tuple], replicas: int
+    model: torch.nn.Module,
+    asked: Mapping[str, ReplicaGrouping | tuple],
+    replicas: int,
+    processes: int = 1,
+    members: Sequence[int] = (0,),
 ) -> tuple[torch.nn.Module, dict[str, Grouped]]:
     """The module that one replica sees, and its grouped parameters by name.
+
+    Groups are those of the replicas of all processes, and the host's parameter has a slice for each of them, on every
+    process the same.
 
     Args:
       model: the module; it is left as it is.
       asked: groupings by the names of its parameters.
-      replicas: how many there are.
+      replicas: how many there are in a process.
+      processes: how many processes have replicas.
+      members: the processes that run the program, in order.
     """
     wanted = {name: one if isinstance(one, ReplicaGrouping) else ReplicaGrouping(*one) for name, one in asked.items()}
-    found = {name: _grouped(name, one, replicas) for name, one in wanted.items() if one.kind is not CommGroupType.All}
+    of_all = {
+        n: _grouped(n, one, replicas, processes) for n, one in wanted.items() if one.kind is not CommGroupType.All
+    }
+    running = [member * replicas + own for member in members for own in range(replicas)]
+    found = {n: attrs.evolve(g, groups=tuple(g.groups[r] for r in running)) for n, g in of_all.items()}
     parameters = dict(model.named_parameters(remove_duplicate=False))
     twin = model
     for name, grouped in found.items():
@@ -89,11 +106,13 @@ def _replaced(module: torch.nn.Module, path: list[str], parameter: torch.nn.Para
     return twin
 
 
-def _grouped(name: str, asked: ReplicaGrouping, replicas: int) -> Grouped:
-    shards = 1 if asked.kind is CommGroupType.NoGrouping else asked.shards
+def _grouped(name: str, asked: ReplicaGrouping, local: int, processes: int) -> Grouped:
+    """The groups of all replicas of all processes."""
+    shards, replicas = 1 if asked.kind is CommGroupType.NoGrouping else asked.shards, local * processes
     if shards < 1 or replicas % shards:
+        times = f" * {processes} processes" if processes > 1 else ""
         raise Error(
-            f"The replicas of a group of {name} must divide Options.replicationFactor({replicas}). Received: "
+            f"The replicas of a group of {name} must divide Options.replicationFactor({local}){times}. Received: "
             f"shards={asked.shards}."
         )
     count = replicas // shards

@@ -23,7 +23,7 @@ from openipu.torch.capture.module import Captured, capture
 from openipu.torch.capture.naming import activations
 from openipu.torch.enums import ConnectionType
 from openipu.torch.enums import OutputMode as modes
-from openipu.torch.exceptions import Error, UnsupportedError
+from openipu.torch.exceptions import Error
 from openipu.torch.logger import logger
 from openipu.torch.ops import blocks, library, norms, operations, overlap, recomputation  # noqa: F401  (importing the operations registers them)
 from openipu.torch.ops.loss import find_loss
@@ -32,7 +32,7 @@ from openipu.torch.optim.updates import HYPER, Training
 from openipu.torch.options import Options, uses_ipu_model, validate
 from openipu.torch.program.assembly import ModuleProgram, assemble, trained_names
 from openipu.torch.program.batching import Batching, batching_of, check_output_mode, micro_batch_shape
-from openipu.torch.program.planning import meet, pipeline_of, plan_of
+from openipu.torch.program.planning import meet, pipeline_of, plan_of, replicas_of
 from openipu.torch.program.weights import unwatched
 from openipu.torch.structures import leaves, rebuild
 from openipu.torch.tracing import capturing, capturing_for
@@ -102,12 +102,7 @@ def compile_module(
     validate(options)
     together = meet(options, training)
     batching = attrs.evolve(batching_of(options, training), instances=together)
-    if groupings and together > 1:
-        raise UnsupportedError(
-            "Parameters that only groups of replicas share (replicaGrouping) are not supported over several processes. "
-            "Use Options.replicationFactor in one process."
-        )
-    seen, groups = grouping.resolve(model, groupings or {}, batching.replicas)
+    seen, groups = grouping.resolve(model, groupings or {}, batching.replicas, *replicas_of(options, together))
     entry, flat = _entry(seen, arguments, batching, options)
     captured, recorder = _between(before, after, lambda: _captured(entry, flat, options, training))
     tensors: dict[str, torch.Tensor] = {**dict(entry.named_parameters()), **dict(entry.named_buffers())}

@@ -66,6 +66,17 @@ def meet(options: Options, training: bool) -> int:
     return len(instances.current())
 
 
+def replicas_of(options: Options, together: int) -> tuple[int, tuple[int, ...]]:
+    """How many processes have replicas of a model, and which of them run it here.
+
+    Args:
+      options: the executor's options.
+      together: how many run it together, as `meet` says.
+    """
+    alone = (options.Distributed.processId,)
+    return options.Distributed.numProcesses, instances.current() if together > 1 else alone
+
+
 def pipeline_of(ipus: Sequence[int], options: Options, training: bool) -> Pipeline | None:
     """The stages of a model whose blocks run on the given IPUs.
 

@@ -79,6 +79,7 @@ SCOPES_PER_CALL: int = 1
 # `build` would make float inputs of the shapes.
 BUILDS_FROM_SHAPES: bool = False
 registered_names: dict[type, str] = _GLOBAL_CUSTOM_NAMES
+MAKES_SAMPLES: tuple[Any, str] | None = None
 python_iterables: tuple[type, ...] = (tf_keras.utils.Sequence,)
 unpack = data_adapter.unpack_x_y_sample_weight
 split = data_adapter.train_validation_split

@@ -18,6 +18,7 @@ from keras.src.models.functional import Functional
 from keras.src.ops.function import map_graph
 from keras.src.ops.node import KerasHistory, Node
 from keras.src.ops.operation import Operation
+from keras.src.saving import saving_lib
 from keras.src.saving.object_registration import GLOBAL_CUSTOM_NAMES
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
@@ -38,6 +39,8 @@ TABLE = (
     Private("keras.src.ops.node.Node.__init__", "layers called in a PipelineStage belong to it",
             "when the context ends"),
     Private("keras.src.saving.object_registration.GLOBAL_CUSTOM_NAMES", "classes with our methods are saved as theirs"),
+    Private("keras.src.saving.saving_lib.get_attr_skipset", "what is made to be looked at belongs to one instance",
+            "the wrapper keeps the original as `__wrapped__`"),
     Private("keras.layers.LSTM.inner_loop", "the time loop is the core's kernel while a program is captured",
             "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
     Private("keras.layers.GRU.inner_loop", "as for LSTM.inner_loop",
@@ -78,6 +81,8 @@ SCOPES_PER_CALL: int = 2
 # `build` of a model gets shapes; the dtypes are in the inputs with which `call` has run before.
 BUILDS_FROM_SHAPES: bool = True
 registered_names: dict[type, str] = GLOBAL_CUSTOM_NAMES
+# Whoever saves or loads first makes a layer, a metric and an optimizer, with variables, to see their attributes.
+MAKES_SAMPLES: tuple[Any, str] | None = (saving_lib, "get_attr_skipset")
 python_iterables: tuple[type, ...] = (keras.utils.PyDataset,)
 unpack = data_adapter_utils.unpack_x_y_sample_weight
 split = array_slicing.train_validation_split

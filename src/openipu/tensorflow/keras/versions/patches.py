@@ -5,6 +5,7 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
+from openipu import instances
 from openipu.tensorflow.keras.versions.protocol import KerasVersion
 
 
@@ -36,6 +37,22 @@ def before_init(owner: type, note: Callable[[Any], None]) -> Callable[[], None]:
         owner.__init__ = initialise
 
     return undo
+
+
+def samples_alone(version: KerasVersion) -> None:
+    """Let what Keras makes only to look at it belong to one instance: files are written by the first, and the others
+    make no such variables that it could wait for."""
+    if version.MAKES_SAMPLES is None:
+        return
+    owner, name = version.MAKES_SAMPLES
+    make = getattr(owner, name)
+
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> Any:
+        with instances.alone():
+            return make(*args, **kwargs)
+
+    setattr(owner, name, made)
 
 
 def on_load(

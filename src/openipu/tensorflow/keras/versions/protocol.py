@@ -19,6 +19,7 @@ class KerasVersion(Protocol):
       SCOPES_PER_CALL: how often a layer opens its name scope when it is first called.
       BUILDS_FROM_SHAPES: whether `build` of a model is enough to know its graph.
       registered_names: the names that classes are saved under.
+      MAKES_SAMPLES: where the function is, and its name, that makes objects only to look at them; None without one.
       python_iterables: classes of data that are iterated in Python.
       unpack: (x, y, sample_weight) of what a dataset yields.
       split: arrays for training and for validation.
@@ -33,6 +34,7 @@ class KerasVersion(Protocol):
     SCOPES_PER_CALL: int
     BUILDS_FROM_SHAPES: bool
     registered_names: dict[type, str]
+    MAKES_SAMPLES: tuple[Any, str] | None
     python_iterables: tuple[type, ...]
     unpack: Any
     split: Any

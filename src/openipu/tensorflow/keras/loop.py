@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from openipu import instances
 from openipu.program import OutputMode, Plan
-from openipu.runtime import prefetch, refuse_forked
+from openipu.runtime import held, prefetch, refuse_forked
 from openipu.tensorflow.configuration import devices, synthetic
 from openipu.tensorflow.executor.setting import refusing
 from openipu.tensorflow.keras import data as sources
@@ -50,7 +50,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, epochs - first_epoch) as feeds:
         for epoch in range(first_epoch, epochs):
-            model.reset_metrics()
+            _reset_metrics(model)
             callbacks.on_epoch_begin(epoch)
             for logs in _executions(model, "train", compiled, steps, feeds, callbacks):  # noqa: B007
                 if model.stop_training:
@@ -81,7 +81,7 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
     compiled = compile_mode(model, "test", source, plan)
     model.stop_evaluating = False
     callbacks.on_test_begin()
-    model.reset_metrics()
+    _reset_metrics(model)
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, 1) as feeds:
         for logs in _executions(model, "test", compiled, steps, feeds, callbacks):  # noqa: B007
@@ -125,7 +125,7 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     plan = Plan(outputs=outputs, stochastic_rounding=devices.stochastic_rounding(1), instances=together)
     compiled = compile_mode(model, mode, source, plan)
     if reset_metrics:
-        model.reset_metrics()
+        _reset_metrics(model)
     with refusing():
         feeds = compiled.session.place(lambda: [plan.layout.dealt(b) for b in next(source.blocks(1))])
     results = compiled.run(model, feeds)
@@ -133,6 +133,12 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
         return _pack(compiled, [plan.layout.first(np.asarray(o)[0]) for o in results.outputs])
     logs = all_logs.of_execution(model, compiled, results)
     return logs if return_dict else keras.flatten_logs(model, logs)
+
+
+def _reset_metrics(model: Any) -> None:
+    # TensorFlow dies of an exception that a signal raises while it makes a tensor of a value, as metrics do here.
+    with held():
+        model.reset_metrics()
 
 
 def _held_out(model: Any, data: Data, validation: Validation) -> Data | None:

@@ -52,7 +52,7 @@ TABLE = (
     Private("jax.interpreters.mlir.register_lowering", "primitives that call the native library"),
     Private("jax.interpreters.batching.primitive_batchers", "how replicas, which are lanes, call it together"),
     Private("jax._src.xla_bridge.backends_are_initialized", "whether it is too late to join other processes"),
-    Private("jax._src.callback.logger", "it writes the stack of every exception of a callback, also of those that end it"),
+    Private("jax._src.callback.logger", "it writes the stack of every exception of a callback, expected or not"),
     Private("jax._src.distributed.global_state", "the client of the coordination service: values of the host by name"),
 )
 

@@ -12,7 +12,7 @@ _WAITING = tuple(
 )  # fmt: skip
 
 
-class held:  # noqa: N801
+class held:
     """A context in which no handler of a signal runs; those that came run at its end.
 
     For calls that take microseconds: whoever presses Ctrl-C waits for them. Only the main thread runs handlers.
@@ -38,8 +38,7 @@ class held:  # noqa: N801
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._restore()
-        for number in self._came:
-            signal.raise_signal(number)
+        _deliver(list(dict.fromkeys(self._came)))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._came.append(number)
@@ -47,3 +46,12 @@ class held:  # noqa: N801
     def _restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _deliver(numbers: list[int]) -> None:
+    if numbers:
+        try:
+            signal.raise_signal(numbers[0])
+        finally:
+            # The first handler may raise an exception; the others run too.
+            _deliver(numbers[1:])

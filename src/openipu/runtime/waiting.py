@@ -28,7 +28,7 @@ def stoppable(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def wait_for(call: Callable[[], T]) -> T:
-    """What `call` returns. Where it may be interrupted it runs in another thread: nothing interrupts one that is in C++.
+    """What `call` returns. Where it may be stopped it runs in another thread: nothing interrupts one that is in C++.
 
     Whatever interrupts the waiting, the call has ended when it is raised here.
     """

@@ -9,7 +9,7 @@ import torch
 from openipu.runtime import Resident
 from openipu.torch.boundary import untracked
 
-# NumPy's type, not JAX's name of it: a comparison with that calls Python from where NumPy forgets exceptions, Ctrl-C's too.
+# NumPy's type, not JAX's name of it: to compare with that, NumPy calls Python and forgets the exception of a signal.
 _BFLOAT16 = np.dtype(jnp.bfloat16)
 
 

@@ -2,6 +2,7 @@
 
 # ruff: noqa: B018  (reading `initializer` is how programs start a queue)
 
+import signal
 import threading
 
 import numpy as np
@@ -149,6 +150,44 @@ def test_an_infeed_that_ends_early_leaves_the_variables_as_they_were(strategy, k
         infeed.initializer
         strategy.run(program, (tf.constant(5),))
         assert int(total) == 20
+
+
+def test_an_interrupted_wait_for_an_element_loses_none(strategy):
+    held, asked = threading.Event(), threading.Event()
+
+    def elements():
+        for number in range(10):
+            if number == 4:
+                asked.set()
+                held.wait(60)
+            yield number
+
+    dataset = tf.data.Dataset.from_generator(elements, output_signature=tf.TensorSpec((), tf.int32))
+    with strategy.scope():
+        total, infeed, outfeed = tf.Variable(0), Infeed(dataset), Outfeed()
+
+        @tf.function
+        def program(n):
+            for _ in tf.range(n):
+                element = infeed._dequeue()
+                total.assign_add(element)
+                outfeed.enqueue(element)
+
+        infeed.initializer
+        strategy.run(program, (tf.constant(3),))
+
+        def interrupt():
+            asked.wait(60)
+            signal.raise_signal(signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            strategy.run(program, (tf.constant(5),))
+        assert int(total) == 3
+        held.set()
+        strategy.run(program, (tf.constant(2),))
+    # What the interrupted execution had used is gone with it; what it waited for is not.
+    assert outfeed.dequeue().numpy().tolist() == [0, 1, 2, 4, 5] and int(total) == 12
 
 
 def test_programs_of_one_infeed_take_turns(strategy):

@@ -63,7 +63,7 @@ class Live:
 
     def _refuse(self) -> None:
         if self.error is not None or self._execution is None:
-            raise _Ended(f"The program that uses the queue {self._queue.name!r} ends: its data did, or it was interrupted.")
+            raise _Ended(f"The program that uses {self._queue.name!r} ends: its data did, or it was interrupted.")
 
 
 class LiveInfeed(Live):

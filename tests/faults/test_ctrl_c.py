@@ -49,7 +49,7 @@ FEED = """
     queue.initializer
 
     def body(x, y):
-        count.assign_add(1.0)
+        count.assign_add(x[0, 0])
 
     @tf.function
     def loop():

@@ -1,5 +1,6 @@
 """Executions that wait for the host can be interrupted, and signals wait where an exception would do harm."""
 
+import os
 import signal
 import threading
 
@@ -12,7 +13,7 @@ from openipu.runtime.waiting import wait_for
 def interrupt_when(event):
     def act():
         event.wait(60)
-        signal.raise_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
 
     threading.Thread(target=act).start()
 

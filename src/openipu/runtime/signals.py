@@ -48,6 +48,12 @@ class held:
             signal.signal(number, handler)
 
 
+def start(thread: threading.Thread) -> None:
+    """Start a thread. The exception of a signal, in the middle of it, would come out as one of a lock."""
+    with held():
+        thread.start()
+
+
 def _deliver(numbers: list[int]) -> None:
     if numbers:
         try:

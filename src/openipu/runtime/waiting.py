@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 
 import jax
 
+from openipu.runtime.signals import start
+
 T = TypeVar("T")
+
+# Seconds after which whoever waits looks for signals.
+_LONGEST = 0.5
 
 _stop: contextvars.ContextVar[Callable[[], None] | None] = contextvars.ContextVar("openipu_stop", default=None)
 
@@ -47,8 +52,10 @@ class _Aside:
 
     def wait(self) -> Any:
         try:
-            threading.Thread(target=self._work, name="openipu-execution", daemon=True).start()
-            self._ended.wait()
+            start(threading.Thread(target=self._work, name="openipu-execution", daemon=True))
+            # A signal that the system gave to another thread wakes nobody.
+            while not self._ended.wait(_LONGEST):
+                pass
         except BaseException:
             self._end()
             raise

@@ -101,6 +101,7 @@ class LiveInfeed(Live):
                 if self._execution is not execution:
                     return False
                 self._values.update({(step, r): element for r, element in enumerate(elements)})
+                self._fetched = step + 1
                 self._changed.notify_all()
                 return True
 
@@ -112,11 +113,21 @@ class LiveInfeed(Live):
                     self.error = error
                     self._changed.notify_all()
 
+    def begin(self) -> None:
+        """Before an execution."""
+        super().begin()
+        self._fetched = 0
+
     def finish(self, steps: int) -> None:
-        """Elements beyond the last step are the next execution's."""
+        """Elements beyond the last step are the next execution's; those that no step looked at are taken all the same."""
+        if synthetic.instead_of("infeed"):
+            return
+        reader = self._queue.reader(self._replicas)
         unused = [value for key, value in sorted(self._values.items()) if key[0] >= steps]
-        if unused and not synthetic.instead_of("infeed"):
-            self._queue.reader(self._replicas).give_back(unused)
+        if unused:
+            reader.give_back(unused)
+        for _ in range(self._fetched, steps):
+            reader.offer(self._replicas, lambda _: True)
 
 
 class LiveOutfeed(Live):

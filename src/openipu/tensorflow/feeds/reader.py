@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from openipu.runtime.feed import aligned
+from openipu.runtime.signals import start
 
 Element = list[np.ndarray]
 
@@ -164,7 +165,7 @@ class _Ahead:
 
     def begin(self) -> None:
         """Fetch, in a thread."""
-        threading.Thread(target=self._fetch, name="openipu-infeed", daemon=True).start()
+        start(threading.Thread(target=self._fetch, name="openipu-infeed", daemon=True))
 
     def elements(self, block: list[np.ndarray]) -> list[Element]:
         """The elements of a block, in order."""

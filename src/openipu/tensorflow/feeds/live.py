@@ -119,7 +119,7 @@ class LiveInfeed(Live):
         self._fetched = 0
 
     def finish(self, steps: int) -> None:
-        """Elements beyond the last step are the next execution's; those that no step looked at are taken all the same."""
+        """Elements beyond the last step are the next execution's; those that no step looked at are taken as well."""
         if synthetic.instead_of("infeed"):
             return
         reader = self._queue.reader(self._replicas)

@@ -2,9 +2,10 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
+from jax._src import callback as _callback
 from jax._src import distributed as _distributed
 from jax._src import source_info_util
 from jax._src import xla_bridge as _xla_bridge
@@ -23,6 +24,7 @@ __all__ = [
     "backends_initialised",
     "coordination_client",
     "dce_jaxpr",
+    "ends_programs",
     "fresh",
     "geqrf",
     "implement",
@@ -50,13 +52,23 @@ TABLE = (
     Private("jax.interpreters.mlir.register_lowering", "primitives that call the native library"),
     Private("jax.interpreters.batching.primitive_batchers", "how replicas, which are lanes, call it together"),
     Private("jax._src.xla_bridge.backends_are_initialized", "whether it is too late to join other processes"),
+    Private("jax._src.callback.logger", "it writes the stack of every exception of a callback, expected or not"),
     Private("jax._src.distributed.global_state", "the client of the coordination service: values of the host by name"),
 )
+
+# What callbacks raise, of exceptions that are no news: see `ends_programs`.
+_Raised = TypeVar("_Raised", bound=type[BaseException])
 
 # What calls of the coordination service raise.
 CoordinationError = jax.errors.JaxRuntimeError
 
 dce_jaxpr = partial_eval.dce_jaxpr
+
+
+def ends_programs(kind: _Raised) -> _Raised:
+    """Decorates exceptions with which a callback ends the program that runs: JAX does not write them to its log."""
+    _callback.logger.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], kind)))
+    return kind
 
 
 def fresh(aval: AbstractValue) -> Var:

@@ -49,7 +49,7 @@ FEED = """
     queue.initializer
 
     def body(x, y):
-        count.assign_add(1.0)
+        count.assign_add(x[0, 0])
 
     @tf.function
     def loop():
@@ -63,7 +63,25 @@ FEED = """
         print("interrupted", flush=True)
 """
 
-LOADER = """
+# How many elements it takes only the execution knows: the device itself waits for the next one.
+WAITING = """
+    count.assign(0.0)
+    queue = ipu.ipu_infeed_queue.IPUInfeedQueue(data)
+    queue.initializer
+
+    @tf.function
+    def endless(n):
+        ipu.loops.repeat(n, body, [], infeed_queue=queue)
+
+    try:
+        strategy.run(endless, (tf.constant(3),))
+        strategy.run(endless, (tf.constant(50),))
+    except KeyboardInterrupt:
+        assert count.numpy() == 3
+        print("interrupted", flush=True)
+"""
+
+LOADERS = """
     import sys, time
     import torch, poptorch
 
@@ -87,48 +105,49 @@ LOADER = """
             return out, torch.nn.functional.mse_loss(out, y)
 
     if __name__ == "__main__":
-        options = poptorch.Options()
-        mode = poptorch.DataLoaderMode[sys.argv[1]]
-        loader = poptorch.DataLoader(options, Slow(), batch_size=4, num_workers=int(sys.argv[2]), mode=mode)
-        model = Net()
-        executor = poptorch.trainingModel(model, options)
-        try:
-            for x, y in loader:
-                executor(x, y)
-        except KeyboardInterrupt:
-            assert torch.isfinite(model.layer.weight).all()
-            print("interrupted", flush=True)
+        for mode, workers in (("Sync", 2), ("Async", 0)):
+            options = poptorch.Options()
+            mode = poptorch.DataLoaderMode[mode]
+            loader = poptorch.DataLoader(options, Slow(), batch_size=4, num_workers=workers, mode=mode)
+            model = Net()
+            executor = poptorch.trainingModel(model, options)
+            try:
+                for x, y in loader:
+                    executor(x, y)
+            except KeyboardInterrupt:
+                assert torch.isfinite(model.layer.weight).all()
+                print("interrupted", flush=True)
 """
 
 
 @pytest.mark.parametrize(
-    "program, arguments",
+    "program, times",
     [
-        pytest.param(KERAS + FIT, [], id="fit"),
-        pytest.param(KERAS + FEED, [], id="feed"),
-        pytest.param(LOADER, ["Sync", "2"], id="loader with workers"),
-        pytest.param(LOADER, ["Async", "0"], id="asynchronous loader"),
+        pytest.param(KERAS + FIT + FEED + WAITING, 3, id="fit, an infeed, one that the device waits for"),
+        pytest.param(LOADERS, 2, id="a loader with workers, an asynchronous one"),
     ],
 )
-def test_a_program_whose_data_sleeps_ends_soon(tmp_path, program, arguments):
+def test_a_program_whose_data_sleeps_ends_soon(tmp_path, program, times):
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(program))
     # A terminal sends the signal to all processes of the program.
     running = subprocess.Popen(
-        [sys.executable, str(path), *arguments],
+        [sys.executable, str(path)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
-        assert running.stdout.readline() == "sleeping\n", running.communicate(timeout=1)
-        time.sleep(1)
-        began = time.monotonic()
-        os.killpg(running.pid, signal.SIGINT)
-        said = running.stdout.readline()
-        heard = time.monotonic() - began
-        running.communicate(timeout=SOON)
+        for _ in range(times):
+            assert running.stdout.readline() == "sleeping\n", running.communicate(timeout=1)
+            time.sleep(0.3)
+            began = time.monotonic()
+            os.killpg(running.pid, signal.SIGINT)
+            said = running.stdout.readline()
+            heard = time.monotonic() - began
+            assert said == "interrupted\n" and heard < SOON / 2
+        _, error = running.communicate(timeout=SOON)
     finally:
         running.kill()
-    assert said == "interrupted\n" and heard < SOON / 2
+    assert running.returncode == 0 and "Traceback" not in error, error

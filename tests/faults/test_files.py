@@ -21,6 +21,7 @@ from openipu.hardware import registry
 from openipu.program import Plan
 from openipu.torch.exceptions import ConfigFileError
 from tests.compiler.test_cache import adding, loaded, result
+from tests.faults.children import hold
 
 KEY = key_of(adding(1), Plan(), None)
 STRANGER = 54321
@@ -153,20 +154,14 @@ def test_a_good_hash_over_bad_contents_is_a_compilation(cache, caplog):
     assert cache.load(KEY) is None and "it is not a file" in caplog.text
 
 
-def _hold(folder, ready):
-    with Cache(folder).locked("key"):
-        ready.set()
-        time.sleep(600)
-
-
 @pytest.mark.parametrize("dies", [True, False])
 def test_waiting_for_another_compiler_ends(tmp_path, caplog, monkeypatch, dies):
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
-    holder = context.Process(target=_hold, args=(tmp_path, ready))
+    holder = context.Process(target=hold, args=(tmp_path, ready))
     holder.start()
     assert ready.wait(100)
-    monkeypatch.setenv("OPENIPU_CACHE_WAIT", "60" if dies else "3")
+    monkeypatch.setenv("OPENIPU_CACHE_WAIT", "60" if dies else "1")
     if dies:
         os.kill(holder.pid, signal.SIGKILL)
     else:
@@ -179,7 +174,7 @@ def test_waiting_for_another_compiler_ends(tmp_path, caplog, monkeypatch, dies):
     if dies:
         assert took < 30
     else:
-        assert took < 30 and "for at most 3 s" in caplog.text and "compiled here as well" in caplog.text
+        assert took < 30 and "for at most 1 s" in caplog.text and "compiled here as well" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["soon", "-1", "nan", "inf"])

@@ -81,14 +81,14 @@ class Training:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_at_random_moments(one):
-    met = interrupting.check(one.train, one.state, one.put, random.Random(0), "MLP", 60, 0.1)
+    met = interrupting.check(one.train, one.state, one.put, random.Random(0), "MLP", 60, 0.05)
     assert max(met) > 1
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_of_long_executions(strategy):
     long = Training(strategy, 8)
-    met = interrupting.check(long.train, long.state, long.put, random.Random(0), "MLP, 8 steps", 20, 0.1)
+    met = interrupting.check(long.train, long.state, long.put, random.Random(0), "MLP, 8 steps", 20, 0.05)
     assert max(met) > 1
 
 

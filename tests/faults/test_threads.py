@@ -2,7 +2,6 @@
 
 import copy
 import io
-import multiprocessing
 import os
 import pickle
 import threading
@@ -14,7 +13,7 @@ import tensorflow as tf
 import torch
 
 import poptorch
-from openipu.errors import ForkedError
+from tests.faults.children import in_child, loss_of_a_step
 from tests.faults.test_keras import X, Y
 from tests.faults.test_torch import Net
 from tests.tensorflow.conftest import strategy  # noqa: F401
@@ -125,27 +124,6 @@ def test_two_executors_of_one_module_and_its_reader():
     training.destroy(), inference.destroy()
 
 
-def _forked(action, queue):
-    try:
-        queue.put(action())
-    except ForkedError as error:
-        queue.put(str(error))
-    except BaseException as error:
-        queue.put(repr(error))
-
-
-def in_child(action, method="fork"):
-    context = multiprocessing.get_context(method)
-    queue = context.Queue()
-    child = context.Process(target=_forked, args=(action, queue))
-    child.start()
-    try:
-        return queue.get(timeout=120)
-    finally:
-        child.join(10)
-        child.kill()
-
-
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 
 
@@ -182,13 +160,8 @@ def test_a_forked_child_reads_keras_weights_and_is_told_to_be_spawned(strategy):
         assert "spawn" in in_child(action)
 
 
-def _trains():
-    model = Net()
-    return float(poptorch.trainingModel(model)(*batch())[1])
-
-
 def test_a_spawned_child_trains():
-    assert in_child(_trains, "spawn") == pytest.approx(_trains(), rel=1e-6)
+    assert in_child(loss_of_a_step, "spawn") == pytest.approx(loss_of_a_step(), rel=1e-6)
 
 
 def joblib_like(model):

@@ -7,9 +7,11 @@ from openipu.runtime.offline_engine import OfflineEngine
 from openipu.runtime.pipeline_engine import PipelineEngine
 from openipu.runtime.resident import Resident, bring_all_home
 from openipu.runtime.session import CompiledPrograms, Session, Setting, forget_compiled_programs
+from openipu.runtime.signals import held
 from openipu.runtime.synthetic import REAL, Kind, Synthetic
 from openipu.runtime.tables import rows_for
 from openipu.runtime.turns import compiling, refuse_forked
+from openipu.runtime.waiting import stoppable
 
 __all__ = [
     "REAL",
@@ -28,7 +30,9 @@ __all__ = [
     "bring_all_home",
     "compiling",
     "forget_compiled_programs",
+    "held",
     "prefetch",
     "refuse_forked",
     "rows_for",
+    "stoppable",
 ]

@@ -11,6 +11,7 @@ from openipu.runtime.engine import ExecutableEngine, Results, State, first_repli
 from openipu.runtime.placing import own, put
 from openipu.runtime.resident import Resident
 from openipu.runtime.turns import alone
+from openipu.runtime.waiting import wait_for
 
 
 class DeviceEngine(ExecutableEngine):
@@ -47,9 +48,9 @@ class DeviceEngine(ExecutableEngine):
 
     def _run(self, feeds: Sequence[jax.Array], seeds: Sequence[int]) -> Results:
         shared, local = self._state.take(*self._homes)
-        made = self.executable.call(shared, local, list(feeds), self._placed(seeds))
+        placed = self._placed(seeds)
+        made = wait_for(lambda: jax.block_until_ready(self.executable.call(shared, local, list(feeds), placed)))
         shared, local, outputs, finished, first = made
-        jax.block_until_ready(made)
         results = Results([own(o) for o in outputs], [own(f) for f in finished])
         return self._state.keep(shared, local, results, first)
 

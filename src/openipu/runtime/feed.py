@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from openipu.runtime.signals import held, start
+
 # XLA's CPU client uses host memory as it is when it starts at a multiple of this; otherwise it copies.
 _ALIGNMENT = 64
 
@@ -90,10 +92,14 @@ def prefetch(items: Iterable[Any], place: Callable[[Any], Any], depth: int = 2) 
             yield item
 
     thread = threading.Thread(target=fetch, name="openipu-feed", daemon=True)
-    thread.start()
     try:
+        start(thread)
         yield drain()
     finally:
         stop.set()
         # The user's own code may sleep in there. It is left to itself then: nobody asks it for more.
-        thread.join(_PATIENCE)
+        if thread.ident is not None:
+            thread.join(_PATIENCE)
+        with held():
+            # Python forgets a thread in a callback, where the exception of a signal would be lost.
+            del thread

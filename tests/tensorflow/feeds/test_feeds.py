@@ -2,6 +2,8 @@
 
 # ruff: noqa: B018  (reading `initializer` is how programs start a queue)
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -149,6 +151,60 @@ def test_an_infeed_that_ends_early_leaves_the_variables_as_they_were(strategy, k
         infeed.initializer
         strategy.run(program, (tf.constant(5),))
         assert int(total) == 20
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_elements_that_nobody_looks_at_are_taken(strategy, known):
+    with strategy.scope():
+        infeed, outfeed = Infeed(numbers()), Outfeed()
+
+        @tf.function
+        def skip(n):
+            for _ in tf.range(4 if known else n):
+                infeed._dequeue()
+
+        infeed.initializer
+        strategy.run(skip, (tf.constant(4),))
+        echo(strategy, infeed, outfeed, 2)()
+    assert outfeed.dequeue().numpy().tolist() == [4, 5]
+
+
+def test_an_interrupted_wait_for_an_element_loses_none(strategy):
+    held, asked = threading.Event(), threading.Event()
+
+    def elements():
+        for number in range(10):
+            if number == 4:
+                asked.set()
+                held.wait(60)
+            yield number
+
+    dataset = tf.data.Dataset.from_generator(elements, output_signature=tf.TensorSpec((), tf.int32))
+    with strategy.scope():
+        total, infeed, outfeed = tf.Variable(0), Infeed(dataset), Outfeed()
+
+        @tf.function
+        def program(n):
+            for _ in tf.range(n):
+                element = infeed._dequeue()
+                total.assign_add(element)
+                outfeed.enqueue(element)
+
+        infeed.initializer
+        strategy.run(program, (tf.constant(3),))
+
+        def interrupt():
+            asked.wait(60)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            strategy.run(program, (tf.constant(5),))
+        assert int(total) == 3
+        held.set()
+        strategy.run(program, (tf.constant(2),))
+    # What the interrupted execution had used is gone with it; what it waited for, or had not asked for, is not.
+    assert outfeed.dequeue().numpy().tolist() in ([0, 1, 2, 4, 5], [0, 1, 2, 3, 4])
 
 
 def test_programs_of_one_infeed_take_turns(strategy):

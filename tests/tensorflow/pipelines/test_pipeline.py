@@ -180,6 +180,19 @@ def test_what_a_pipeline_refuses(arguments, error, message):
         ops.pipeline(**given)
 
 
+def test_a_stage_closes_over_nothing_but_variables(strategy):
+    on_ipu = strategy()
+    with on_ipu.scope():
+        weight = tf.Variable(2.0)
+
+        @tf.function
+        def program(closed):
+            ops.pipeline([lambda x: x * closed * weight, lambda x: None], 4, inputs=[tf.constant(1.0)])
+
+        with pytest.raises(ValueError, match="Trying to capture the tensor closed:0 which is not a resource"):
+            on_ipu.run(program, (tf.constant(3.0),))
+
+
 def test_captured_gradients_are_accumulated_enqueued_and_given_to_the_optimizer(strategy):
     with strategy().scope():
         weight, out, caught = tf.Variable(2.0), Outfeed(), Outfeed()

@@ -1,7 +1,9 @@
 """Executors: batches, results, arguments, types, random numbers, counters and refusals."""
 
 import collections
+import copy
 import datetime
+import pickle
 
 import numpy as np
 import pytest
@@ -384,3 +386,11 @@ def test_stochastic_rounding_makes_casts_right_on_average():
     np.testing.assert_allclose(drawn.std(dtype=np.float64), spread, rtol=0.05)
     np.testing.assert_array_equal(cast(True), drawn)
     assert len(np.unique(cast(False))) == 1
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_executor_is_not_copied(copied):
+    executor = poptorch.inferenceModel(Affine())
+    with pytest.raises(poptorch.Error, match="cannot be copied or pickled"):
+        copied(executor)
+    torch.testing.assert_close(copy.deepcopy(executor.model).w, executor.model.w)

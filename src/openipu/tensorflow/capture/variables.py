@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from openipu.runtime import Resident, bring_all_home
+from openipu.runtime import Resident, bring_all_home, held
 from openipu.tensorflow.boundary import raw_handle, watch_functions, watch_handle
 
 _KEY = "_openipu_resident"
@@ -27,7 +27,9 @@ def resident(variable: tf.Variable) -> Resident:
         dtype = variable.dtype
 
         def write(value: np.ndarray) -> None:
-            tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, dtype))
+            # TensorFlow dies of an exception that a signal raises while it makes a tensor of a value.
+            with held():
+                tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(value, dtype))
 
         def read() -> np.ndarray:
             return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype).numpy()

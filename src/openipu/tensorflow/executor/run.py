@@ -116,7 +116,9 @@ def _compile(
     specs = [tf.TensorSpec(t.shape, t.dtype) for t in tensors if t is not None]
     key = (fixed, tuple((tuple(s.shape), s.dtype.name) for s in specs), strategy.device_ordinal)
     with compiling():
-        programs = _compiled.setdefault(fn, CompiledPrograms())
+        programs = _compiled.get(fn)
+        if programs is None:
+            programs = _compiled[fn] = CompiledPrograms()
         if key not in programs:
             # A plain function inside a host function gets loops and conditions from AutoGraph, as the host's own code.
             graph = fn if isinstance(fn, (PolymorphicFunction, ConcreteFunction)) else tf.function(fn)

@@ -1,8 +1,6 @@
 """A captured function with feeds: their elements become inputs and outputs of its program."""
 
-import functools
 import math
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
+from openipu.runtime import stoppable
 from openipu.tensorflow.capture.function import Captured
 from openipu.tensorflow.configuration import synthetic
 from openipu.tensorflow.feeds import calls, queues
 from openipu.tensorflow.feeds.infeed import IPUInfeedQueue
+from openipu.tensorflow.feeds.live import Live, LiveInfeed, LiveOutfeed
 from openipu.tensorflow.feeds.outfeed import IPUOutfeedQueue
 from openipu.tensorflow.feeds.reader import sizes
 
@@ -35,7 +35,7 @@ class Use:
 
     queue: IPUInfeedQueue | IPUOutfeedQueue
     steps: int | None
-    live: "_Live | None" = None
+    live: Live | None = None
 
     @property
     def slots(self) -> int:
@@ -175,8 +175,14 @@ class FedFunction:
         live = [use.live for use in self.uses if use.live is not None]
         for feed in live:
             feed.begin()
+
+        def stop() -> None:
+            for feed in live:
+                feed.stop()
+
         try:
-            return execute(self.feeds())
+            with stoppable(stop):
+                return execute(self.feeds())
         except Exception as error:
             cause = next((feed.error for feed in live if feed.error is not None), error)
             raise cause from None
@@ -203,7 +209,7 @@ class FedFunction:
         size = None if steps is None else self._replicas * sum(s.dtype.size * math.prod(sizes(s)) for s in use.specs)
         if size is not None and size <= _LARGEST:
             return use
-        live = _LiveInfeed if isinstance(queue, IPUInfeedQueue) else _LiveOutfeed
+        live = LiveInfeed if isinstance(queue, IPUInfeedQueue) else LiveOutfeed
         return Use(queue, None, live(queue, self._replicas))
 
 
@@ -215,84 +221,3 @@ def _queues_of(captured: Captured) -> list[Any]:
 def has_feeds(captured: Captured) -> bool:
     """Whether a function takes from or gives to a queue."""
     return bool(_queues_of(captured))
-
-
-class _Live:
-    """A queue that the running program calls.
-
-    A program whose replicas do not stop together calls for those that have stopped as well, with the cursor where they
-    stopped: what is asked twice gets the same answer, and what is given beyond the end is not counted.
-    """
-
-    def __init__(self, queue: Any, replicas: int) -> None:
-        self._queue = queue
-        self._replicas = replicas
-        self._lock = threading.Lock()
-        self._values: dict[tuple[int, int], list[np.ndarray]] = {}
-        self.error: Exception | None = None
-
-    @functools.cached_property
-    def source(self) -> calls.Live:
-        """What the lowering calls."""
-        return calls.Live(self._call)
-
-    def begin(self) -> None:
-        """Before an execution."""
-        self._values = {}
-        self.error = None
-
-    def _call(self, cursor: int, replica: int, *values: np.ndarray) -> Sequence[np.ndarray]:
-        raise NotImplementedError
-
-    def finish(self, steps: int) -> None:
-        """After an execution of so many steps."""
-        raise NotImplementedError
-
-
-class _LiveInfeed(_Live):
-    def _call(self, cursor: int, replica: int, *values: np.ndarray) -> Sequence[np.ndarray]:
-        with self._lock:
-            if self.error is not None:
-                raise self.error
-            try:
-                while (cursor, replica) not in self._values:
-                    self._fetch()
-            except Exception as error:
-                self.error = error
-                raise
-            # Elements of steps before the last one are behind all replicas that still run.
-            for key in [key for key in self._values if key[0] < cursor - 1]:
-                del self._values[key]
-            return self._values[cursor, replica]
-
-    def _fetch(self) -> None:
-        step = max((key[0] for key in self._values), default=-1) + 1
-        if synthetic.instead_of("infeed"):
-            element = [np.zeros(s.shape, s.dtype.as_numpy_dtype) for s in self._queue.flat_specs]
-            self._values.update({(step, r): element for r in range(self._replicas)})
-            return
-        reader = self._queue.reader(self._replicas)
-        self._values.update({(step, r): reader.element() for r in range(self._replicas)})
-
-    def finish(self, steps: int) -> None:
-        unused = [value for key, value in sorted(self._values.items()) if key[0] >= steps]
-        if unused and not synthetic.instead_of("infeed"):
-            self._queue.reader(self._replicas).give_back(unused)
-
-
-class _LiveOutfeed(_Live):
-    def _call(self, cursor: int, replica: int, *values: np.ndarray) -> Sequence[np.ndarray]:
-        with self._lock:
-            self._values[cursor, replica] = [np.array(value) for value in values]
-        return ()
-
-    def finish(self, steps: int) -> None:
-        if synthetic.instead_of("outfeed"):
-            return
-        rows = []
-        for step in range(steps):
-            lanes = [self._values[step, r] for r in range(self._replicas)]
-            rows.append([np.stack(part) if self._replicas > 1 else part[0] for part in zip(*lanes, strict=True)])
-        if rows:
-            self._queue.writer.put([np.stack(part) for part in zip(*rows, strict=True)])
-        self._queue.ran = True

@@ -4,12 +4,13 @@ import atexit
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from openipu.runtime.feed import aligned
+from openipu.runtime.signals import start
 
 Element = list[np.ndarray]
 
@@ -59,12 +60,28 @@ class Reader:
             self.ahead.begin()
             return block
 
-    def element(self) -> Element:
-        """The next element."""
+    def offer(self, count: int, taken: Callable[[list[Element]], bool]) -> None:
+        """Offer the next elements.
+
+        Args:
+          count: how many.
+          taken: whether they are still wanted, when all are there; otherwise they are the next ones again.
+
+        Raises:
+          OutOfRangeError: the dataset has fewer; the next call gets those that are left.
+        """
         with self._lock:
             self._settle(None)
             with self.source:
-                return self._next()
+                elements: list[Element] = []
+                wanted = False
+                try:
+                    while len(elements) < count:
+                        elements.append(self._next())
+                    wanted = taken(elements)
+                finally:
+                    if not wanted:
+                        self.put_back(elements)
 
     def give_back(self, elements: Sequence[Element]) -> None:
         """Elements that were not used after all, to be the next ones again."""
@@ -148,7 +165,7 @@ class _Ahead:
 
     def begin(self) -> None:
         """Fetch, in a thread."""
-        threading.Thread(target=self._fetch, name="openipu-infeed", daemon=True).start()
+        start(threading.Thread(target=self._fetch, name="openipu-infeed", daemon=True))
 
     def elements(self, block: list[np.ndarray]) -> list[Element]:
         """The elements of a block, in order."""

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from openipu.program import OutputMode, Plan, Program
-from openipu.runtime import Setting, prefetch, refuse_forked
+from openipu.runtime import Setting, held, prefetch, refuse_forked
 from openipu.tensorflow.configuration import devices, synthetic
 from openipu.tensorflow.executor.setting import refusing
 from openipu.tensorflow.keras import data as sources
@@ -48,7 +48,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, epochs - first_epoch) as feeds:
         for epoch in range(first_epoch, epochs):
-            model.reset_metrics()
+            _reset_metrics(model)
             callbacks.on_epoch_begin(epoch)
             for logs in _executions(model, "train", compiled, steps, feeds, callbacks):  # noqa: B007
                 if model.stop_training:
@@ -79,7 +79,7 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
     compiled = compile_mode(model, "test", source, plan)
     model.stop_evaluating = False
     callbacks.on_test_begin()
-    model.reset_metrics()
+    _reset_metrics(model)
     logs: dict[str, Any] = {}
     with _feeds(model, compiled, source, steps, 1) as feeds:
         for logs in _executions(model, "test", compiled, steps, feeds, callbacks):  # noqa: B007
@@ -123,7 +123,7 @@ def on_batch(model: Any, mode: str, data: Data, reset_metrics: bool, return_dict
     plan = Plan(outputs=outputs, stochastic_rounding=devices.stochastic_rounding(1), instances=together)
     compiled = compile_mode(model, mode, source, plan)
     if reset_metrics:
-        model.reset_metrics()
+        _reset_metrics(model)
     with refusing():
         feeds = compiled.session.place(lambda: [plan.layout.dealt(b) for b in next(source.blocks(1))])
     results = compiled.run(model, feeds)
@@ -149,6 +149,12 @@ def training_program(model: Any, data: Any, batch_size: int) -> tuple[Program, P
     stages.check_pipelinable(model, "train")
     keras.build(model, source.spec, "train")
     return traced_program(model, "train", source, planning.one_update(model))
+
+
+def _reset_metrics(model: Any) -> None:
+    # TensorFlow dies of an exception that a signal raises while it makes a tensor of a value, as metrics do here.
+    with held():
+        model.reset_metrics()
 
 
 def _held_out(model: Any, data: Data, validation: Validation) -> Data | None:

@@ -16,6 +16,7 @@ STAGE = "openipu_stage_"
 def forward(stages: Sequence[Any], mapping: Sequence[int], given: list[Any], named: dict[str, Any]) -> Any:
     """What the last stage returns for one micro-batch."""
     results: Any = None
+    allowed = [*given, *(tensor for tensor, _ in _captures())]
     for number, (stage, ipu) in enumerate(zip(stages, mapping, strict=True)):
         shard = graph_attributes.scope(placement.SHARD_ATTRIBUTE, placement.format_shards((ipu,)))
         with shard, tf.name_scope(f"{STAGE}{number}"):
@@ -27,7 +28,23 @@ def forward(stages: Sequence[Any], mapping: Sequence[int], given: list[Any], nam
                 results = stage(*given, **named)
             # A stage without operations of its own still has its IPU.
             results = tf.nest.map_structure(_handed_on, results)
+    _refuse_other_captures(allowed)
     return results
+
+
+def _captures() -> list[tuple[Any, Any]]:
+    """What the function that is being traced has taken from outside, with the tensor that stands for each."""
+    return list(getattr(tf.compat.v1.get_default_graph(), "captures", ()))
+
+
+def _refuse_other_captures(allowed: list[Any]) -> None:
+    known = {id(tensor) for tensor in allowed}
+    for tensor, _ in _captures():
+        if tensor.dtype not in (tf.resource, tf.variant) and id(tensor) not in known:
+            raise ValueError(
+                f"Trying to capture the tensor {getattr(tensor, 'name', tensor)} which is not a resource. This tensor "
+                "needs to be passed as either part of the `input` or `infeed_queue` of the pipeline."
+            )
 
 
 def _handed_on(result: Any) -> Any:

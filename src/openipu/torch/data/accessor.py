@@ -29,7 +29,7 @@ _START_METHODS = {
     SharingStrategy.ForkServer: "forkserver",
 }
 _NOT_STARTED = "AsynchronousDataAccessor worker thread failed to start (Check above for details)"
-_PATIENCE = 10.0  # seconds a worker may take to finish the item it is reading
+_PATIENCE = 1.0  # seconds a worker may take to finish the item it is reading; somebody waits for the end
 _HURRY = 2.0  # seconds it may take once it was told to leave at once
 
 _alive: "weakref.WeakSet[AsynchronousDataAccessor]" = weakref.WeakSet()

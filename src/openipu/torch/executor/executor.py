@@ -4,7 +4,7 @@ import functools
 import json
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -390,6 +390,12 @@ class PoplarExecutor(Measured):
         if self._session.compiled is not None:
             raise Error(f"replicaGrouping of {name} must be called before the model is compiled. Call destroy() first.")
         self._session.groupings[name] = grouping
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Error(
+            "An executor is a program on a device; it cannot be copied or pickled. Copy its module (executor.model), or "
+            "write the executor to a file (executor.save) and read that (poptorch.load)."
+        )
 
     def __repr__(self) -> str:
         return blocks.module_repr(self._model)

@@ -50,7 +50,7 @@ def initial() -> dict[str, np.ndarray]:
 
 def statistics(gradients: Sequence[jax.Array], automatic: Automatic) -> jax.Array:
     """How many elements of float16 gradients are large, and how many there are."""
-    halves = [g for g in gradients if g.dtype == jnp.float16]
+    halves = [g for g in gradients if g.dtype == np.float16]
     edge = automatic.edge * float(np.finfo(np.float16).max)
     # What is not even a number has overflowed on the way.
     large = sum((jnp.sum(~(jnp.abs(g).astype(jnp.float32) <= edge), dtype=jnp.float32) for g in halves), jnp.float32(0))

@@ -277,6 +277,19 @@ def plain_iterator(dataset: tf.data.Dataset) -> Iterator[Any]:
     return getattr(iterate, "__wrapped__", iterate)(dataset)
 
 
+def flat_iterator(dataset: tf.data.Dataset) -> Callable[[], list[tf.Tensor]]:
+    """What gives the next element's tensors, without their structure: putting that together takes most of the time.
+
+    It raises OutOfRangeError at the end.
+    """
+    iterator: Any = plain_iterator(dataset)
+    specs = tf.nest.flatten(dataset.element_spec)
+    types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
+    return lambda: tf.raw_ops.IteratorGetNext(
+        iterator=iterator._iterator_resource, output_types=types, output_shapes=shapes
+    )
+
+
 def called_graph(operation: Any) -> Any:
     """The graph of the function that an operation calls; None where TensorFlow does not keep it."""
     return getattr(operation.graph._get_function(operation.get_attr("f").name), "graph", None)

@@ -6,7 +6,6 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow import boundary
-from openipu.tensorflow.boundary import plain_iterator
 from openipu.tensorflow.feeds import calls, queues
 from openipu.tensorflow.feeds.reader import Reader
 
@@ -142,14 +141,17 @@ class _Flat:
 
     def __init__(self, dataset: tf.data.Dataset) -> None:
         with boundary.eager_mode():
-            self._elements = plain_iterator(dataset)
+            self._take = boundary.flat_iterator(dataset)
 
     def __iter__(self) -> "_Flat":
         return self
 
     def __next__(self) -> list[tf.Tensor]:
         with boundary.eager_mode():
-            return tf.nest.flatten(next(self._elements))
+            try:
+                return self._take()
+            except tf.errors.OutOfRangeError:
+                raise StopIteration from None
 
 
 def _on_host(function: Any, name: str, *given: tf.Tensor) -> tf.Operation:

@@ -5,7 +5,7 @@ WORKS := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info[:
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
-# Another index to take PyTorch from: https://download.pytorch.org/whl/cpu has builds without CUDA.
+# Another index to take PyTorch from: PyTorch's own index of CPU builds has none of CUDA's libraries.
 TORCH_INDEX ?=
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 

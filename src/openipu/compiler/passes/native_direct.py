@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 # Times are in multiply-adds of XLA's matrix product, as those of its forms are. A call, with the threads it wakes:
 _CALL = 500_000
-# One multiply-add.
-_RATE = {Kind.CONVOLUTION: 0.8, Kind.WEIGHT_GRADIENT: 0.9}
+# One multiply-add; the gradient of weights reads two arrays for each, and is bound by that.
+_RATE = {Kind.CONVOLUTION: 0.7, Kind.WEIGHT_GRADIENT: 1.6}
 # Numbers of the batch that are computed at once, whether it has as many or not.
 _VECTOR = 16
 _SMALLEST_BATCH = 8
 # What one window of a convolution reads has to stay in a core's nearest cache: elements of one of the batch.
-_MOST_READ = 288
+_MOST_READ = 144
 
 
 @attrs.frozen

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kChannels = kWidth == 16 ? 8 : 4;
 constexpr int64_t kColumns = 3;
 // Multiply-adds that are worth waking another thread for.
-constexpr int64_t kThread = 1 << 18;
+constexpr int64_t kThread = 1 << 21;
 // Pieces into which a single row is cut for threads to share.
 constexpr int64_t kPieces = 16;
 
@@ -81,9 +81,8 @@ inline Integers first_places(int64_t count) {
 }
 
 // A vector of which `count` numbers are the batch's; the others are zero if `clean`, else anything.
-template <bool whole, bool clean>
+template <bool clean>
 inline Floats take(const float* from, const float* end, int64_t count, Integers mask) {
-  if (whole) return load<Floats>(from);
   Floats value = end - from >= kWidth ? load<Floats>(from) : load_some(from, count);
   if (!clean) return value;
   Integers bits;
@@ -184,7 +183,8 @@ inline void window(const Layer& layer, const std::vector<Tap>& taps, const float
       const float* weight = weights + tap.number * outputs;
       Floats values[vectors];
       for (int v = 0; v < vectors; v++) {
-        values[v] = take<whole, false>(from + tap.from + v * kWidth, x.end, count, Integers{});
+        const float* at = from + tap.from + v * kWidth;
+        values[v] = whole ? load<Floats>(at) : take<false>(at, x.end, count, Integers{});
       }
       for (int o = 0; o < outputs; o++) {
         const Floats factor = everywhere(weight[o]);
@@ -241,67 +241,162 @@ void convolution(const Layer& layer, const float* x, const float* weights, float
   });
 }
 
-// Adds to sums, for some output channels and neighbouring columns of the kernel, products of all windows
-// [begin, end) of a row. `x` is where the first of these windows begins.
-template <int outputs, int taps, bool whole>
-inline void add_products(const Layer& layer, const float* x, const float* x_end, const float* y, const float* y_end,
-                         int64_t windows, int64_t vectors, int64_t count, Floats* sums, int64_t step) {
-  Floats here[outputs][taps];
-  for (int o = 0; o < outputs; o++) {
-    for (int t = 0; t < taps; t++) here[o][t] = sums[o * step + t];
+// Windows whose element `k` along a side is not in the padding.
+struct Span {
+  int64_t begin, end;
+
+  Span(const Side& side, int64_t k) {
+    const int64_t shift = side.low - k * side.dilation;
+    begin = std::min(side.windows, divided_up(shift, side.stride));
+    end = std::max(begin, std::min(side.windows, divided_up(side.size + shift, side.stride)));
   }
-  const Integers mask = first_places(count);
-  const int64_t tap = layer.columns.dilation * layer.source.column, next = layer.columns.stride * layer.source.column;
-  for (int64_t window = 0; window < windows; window++) {
-    for (int64_t v = 0; v < vectors; v++) {
-      Floats values[taps];
-      for (int t = 0; t < taps; t++) values[t] = take<whole, true>(x + t * tap + v * kWidth, x_end, count, mask);
-      for (int o = 0; o < outputs; o++) {
-        const Floats gradient = take<whole, true>(y + o * layer.target.channel + v * kWidth, y_end, count, mask);
-        for (int t = 0; t < taps; t++) here[o][t] += values[t] * gradient;
+  bool has(int64_t window) const { return window >= begin && window < end; }
+
+ private:
+  static int64_t divided_up(int64_t a, int64_t b) { return a <= 0 ? 0 : (a + b - 1) / b; }
+};
+
+// The gradient of a part of the output, for a block of its channels: windows, vectors of the batch, channels.
+class Gradient {
+ public:
+  Gradient(const Layer& layer, Part part, const float* y, int64_t output, int64_t outputs)
+      : outputs(outputs), vectors((layer.batch + kWidth - 1) / kWidth), begin(part.begin), end(part.end) {
+    values_.reserve((end - begin) * vectors * outputs);
+    y += output * layer.target.channel + part.row * layer.target.row;
+    for (int64_t window = begin; window < end; window++) {
+      for (int64_t b = 0; b < layer.batch; b += kWidth) {
+        const float* from = y + window * layer.target.column + b;
+        for (int64_t o = 0; o < outputs; o++) {
+          values_.push_back(load_some(from + o * layer.target.channel, std::min(kWidth, layer.batch - b)));
+        }
       }
     }
-    x += next;
-    y += layer.target.column;
   }
-  for (int o = 0; o < outputs; o++) {
-    for (int t = 0; t < taps; t++) sums[o * step + t] = here[o][t];
+
+  const int64_t outputs, vectors, begin, end;
+  const Floats* at(int64_t window) const { return values_.data() + (window - begin) * vectors * outputs; }
+
+ private:
+  std::vector<Floats> values_;
+};
+
+// A number that is loaded into a register now: compilers read it from memory for each use, which costs more.
+inline Floats once(Floats value) {
+#if defined(__x86_64__)
+  asm("" : "+v"(value));
+#endif
+  return value;
+}
+
+// A row of the input, from where the first window has the first of some neighbouring columns of the kernel.
+struct Line {
+  const float* begin;
+  const float* end;      // Of the whole array.
+  int64_t window, tap;   // Steps to the next window and to the next column of the kernel.
+};
+
+// Adds products of one vector of the batch in windows [begin, end) to sums that stay in registers.
+// Where not `all` of the columns are in every window, `spans` tell which are.
+template <bool all, bool whole, int outputs, int taps>
+inline void add_products(const Gradient& gradient, Line x, int64_t begin, int64_t end, int64_t vector,
+                         const Span* spans, int64_t count, Floats (&sums)[outputs][taps]) {
+  const Integers mask = first_places(whole ? 0 : count);
+  const float* from = x.begin + begin * x.window + vector * kWidth;
+  const Floats* y = gradient.at(begin) + vector * outputs;
+  for (int64_t window = begin; window < end; window++, from += x.window, y += gradient.vectors * outputs) {
+    Floats values[taps] = {};
+    for (int t = 0; t < taps; t++) {
+      const float* at = from + t * x.tap;
+      if (all || spans[t].has(window)) values[t] = whole ? load<Floats>(at) : take<true>(at, x.end, count, mask);
+    }
+    for (int o = 0; o < outputs; o++) {
+      const Floats factor = once(y[o]);
+      for (int t = 0; t < taps; t++) {
+        if (all || spans[t].has(window)) sums[o][t] += values[t] * factor;
+      }
+    }
   }
 }
 
-// Windows of a part whose element `k` is not in the padding.
-struct Span {
-  int64_t begin, end;
-  Span(const Side& side, Part part, int64_t k) {
-    auto up = [](int64_t a, int64_t b) { return a <= 0 ? -(-a / b) : (a + b - 1) / b; };
-    const int64_t shift = side.low - k * side.dilation;
-    begin = std::max(part.begin, up(shift, side.stride));
-    end = std::max(begin, std::min(part.end, up(side.size + shift, side.stride)));
+// The same for all windows and the whole batch.
+template <int outputs, int taps>
+void add_line(const Layer& layer, const Gradient& gradient, Line x, const Span* spans, Floats* sums) {
+  Floats here[outputs][taps];
+  for (int o = 0; o < outputs; o++) {
+    for (int t = 0; t < taps; t++) here[o][t] = sums[o * taps + t];
   }
-};
+  int64_t first = gradient.begin, last = gradient.end;
+  for (int t = 0; t < taps; t++) {
+    first = std::max(first, spans[t].begin);
+    last = std::min(last, spans[t].end);
+  }
+  first = std::min(first, gradient.end);
+  last = std::max(first, last);
+  const int64_t full = layer.batch / kWidth, count = layer.batch % kWidth;
+  for (int64_t v = 0; v < full; v++) {
+    add_products<false, true>(gradient, x, gradient.begin, first, v, spans, 0, here);
+    add_products<true, true>(gradient, x, first, last, v, spans, 0, here);
+    add_products<false, true>(gradient, x, last, gradient.end, v, spans, 0, here);
+  }
+  if (count) add_products<false, false>(gradient, x, gradient.begin, gradient.end, full, spans, count, here);
+  for (int o = 0; o < outputs; o++) {
+    for (int t = 0; t < taps; t++) sums[o * taps + t] = here[o][t];
+  }
+}
 
-// The sums of one thread: for every output, input and kernel position a vector over the batch.
+// The sums of one thread: for every weight a vector over the batch, in the order in which they are made.
 class Sums {
  public:
-  explicit Sums(const Layer& layer) : layer_(layer), sums_(layer.weights_size()) {}
-
-  Floats* at(int64_t output, int64_t input, int64_t row, int64_t column) {
-    const int64_t line = (output * layer_.inputs + input) * layer_.rows.kernel + row;
-    return sums_.data() + line * layer_.columns.kernel + column;
+  explicit Sums(const Layer& layer) : layer_(layer), sums_(layer.weights_size()) {
+    for (int64_t k = 0; k < layer.columns.kernel; k++) spans_.emplace_back(layer.columns, k);
   }
 
+  // Adds products of a part of the output with all of the input.
   void add(Part part, const float* x, const float* y) {
-    const Array source = {x + part.lane * layer_.source_size(), x + (part.lane + 1) * layer_.source_size()};
-    const Array target = {y + part.lane * layer_.target_size(), y + (part.lane + 1) * layer_.target_size()};
-    const Side& rows = layer_.rows;
+    const Side &rows = layer_.rows, &columns = layer_.columns;
+    const int64_t step = layer_.source.column;
+    const float* source = x + part.lane * layer_.source_size();
     in_blocks(layer_.outputs, kChannels, [&](int64_t output, int64_t outputs) {
+      const Gradient gradient(layer_, part, y + part.lane * layer_.target_size(), output, outputs);
       for (int64_t input = 0; input < layer_.inputs; input++) {
         for (int64_t k = 0; k < rows.kernel; k++) {
           const int64_t row = part.row * rows.stride + k * rows.dilation - rows.low;
           if (row < 0 || row >= rows.size) continue;
-          const Array line = {source.begin + input * layer_.source.channel + row * layer_.source.row, source.end};
+          const float* line = source + input * layer_.source.channel + row * layer_.source.row;
+          in_blocks(columns.kernel, kColumns, [&](int64_t column, int64_t taps) {
+            const Line x = {line + (column * columns.dilation - columns.low) * step, source + layer_.source_size(),
+                            columns.stride * step, columns.dilation * step};
+            Floats* sums = sums_.data() + place(output, outputs, input, k, column);
+            with_constant<kChannels>(outputs, [&](auto many) {
+              with_constant<kColumns>(taps, [&](auto wide) {
+                add_line<decltype(many)::value, decltype(wide)::value>(layer_, gradient, x, &spans_[column], sums);
+              });
+            });
+          });
+        }
+      }
+    });
+  }
+
+  Sums& operator+=(const Sums& other) {
+    for (size_t i = 0; i < sums_.size(); i++) sums_[i] += other.sums_[i];
+    return *this;
+  }
+
+  // Sums over the batch, where they belong.
+  void write(float* weights) const {
+    in_blocks(layer_.outputs, kChannels, [&](int64_t output, int64_t outputs) {
+      for (int64_t input = 0; input < layer_.inputs; input++) {
+        for (int64_t row = 0; row < layer_.rows.kernel; row++) {
           in_blocks(layer_.columns.kernel, kColumns, [&](int64_t column, int64_t taps) {
-            add_columns(part, line, target, output, outputs, at(output, input, k, column), column, taps);
+            const Floats* from = sums_.data() + place(output, outputs, input, row, column);
+            for (int64_t o = 0; o < outputs; o++) {
+              for (int64_t t = 0; t < taps; t++, from++) {
+                float total = 0;
+                for (int64_t i = 0; i < kWidth; i++) total += (*from)[i];
+                weights[layer_.weight(output + o, input, row, column + t)] = total;
+              }
+            }
           });
         }
       }
@@ -309,46 +404,15 @@ class Sums {
   }
 
  private:
-  // Windows that have all of these columns are added at once, the others column by column.
-  void add_columns(Part part, Array line, Array target, int64_t output, int64_t outputs, Floats* sums, int64_t column,
-                   int64_t taps) {
-    const Span first(layer_.columns, part, column), last(layer_.columns, part, column + taps - 1);
-    const int64_t begin = std::max(first.begin, last.begin), end = std::max(begin, std::min(first.end, last.end));
-    auto add = [&](int64_t from, int64_t to, int64_t number, int64_t count) {
-      if (from < to) add_windows(part.row, from, to, line, target, output, outputs, sums + number, column + number, count);
-    };
-    add(begin, end, 0, taps);
-    for (int64_t t = 0; t < taps; t++) {
-      const Span mine(layer_.columns, part, column + t);
-      add(mine.begin, std::min(mine.end, begin), t, 1);
-      add(std::max(mine.begin, end), mine.end, t, 1);
-    }
-  }
-
-  void add_windows(int64_t row, int64_t begin, int64_t end, Array line, Array target, int64_t output, int64_t outputs,
-                   Floats* sums, int64_t column, int64_t taps) {
-    const Side& side = layer_.columns;
-    const int64_t step = layer_.inputs * layer_.positions(), vectors = layer_.batch / kWidth;
-    const int64_t place = begin * side.stride + column * side.dilation - side.low, done = vectors * kWidth;
-    const float* x = line.begin + place * layer_.source.column;
-    const float* y = target.begin + output * layer_.target.channel + row * layer_.target.row +
-                     begin * layer_.target.column;
-    with_constant<kChannels>(outputs, [&](auto many) {
-      with_constant<kColumns>(taps, [&](auto wide) {
-        constexpr int o = decltype(many)::value, t = decltype(wide)::value;
-        if (vectors) {
-          add_products<o, t, true>(layer_, x, line.end, y, target.end, end - begin, vectors, 0, sums, step);
-        }
-        if (done < layer_.batch) {
-          add_products<o, t, false>(layer_, x + done, line.end, y + done, target.end, end - begin, 1,
-                                    layer_.batch - done, sums, step);
-        }
-      });
-    });
+  // Where the sums of a block begin: blocks of outputs, inputs, rows, blocks of columns, outputs, columns.
+  int64_t place(int64_t output, int64_t outputs, int64_t input, int64_t row, int64_t column) const {
+    const int64_t before = output * layer_.inputs * layer_.positions();
+    return before + outputs * ((input * layer_.rows.kernel + row) * layer_.columns.kernel + column);
   }
 
   const Layer& layer_;
   std::vector<Floats> sums_;
+  std::vector<Span> spans_;
 };
 
 // The gradient of a set of weights, from the input and the gradient of the output of all lanes that have it.
@@ -356,19 +420,8 @@ void weight_gradient(const Layer& layer, const float* x, const float* y, float* 
   const int64_t threads = threads_for(layer);
   std::vector<Sums> sums(threads, Sums(layer));
   share_out(layer, threads, [&](int64_t thread, Part part) { sums[thread].add(part, x, y); });
-  for (int64_t output = 0; output < layer.outputs; output++) {
-    for (int64_t input = 0; input < layer.inputs; input++) {
-      for (int64_t row = 0; row < layer.rows.kernel; row++) {
-        for (int64_t column = 0; column < layer.columns.kernel; column++) {
-          Floats all = {};
-          for (Sums& each : sums) all += *each.at(output, input, row, column);
-          float total = 0;
-          for (int64_t i = 0; i < kWidth; i++) total += all[i];
-          weights[layer.weight(output, input, row, column)] = total;
-        }
-      }
-    }
-  }
+  for (int64_t thread = 1; thread < threads; thread++) sums[0] += sums[thread];
+  sums[0].write(weights);
 }
 
 using Buffer = ffi::Buffer<ffi::F32>;

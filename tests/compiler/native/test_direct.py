@@ -27,7 +27,7 @@ def preferred(monkeypatch):
     monkeypatch.setattr(convolution, "_cost", lambda *arguments: 1e30)
     monkeypatch.setattr(native_convolution, "calls", lambda *arguments: [])
     monkeypatch.setattr(native_direct, "_SMALLEST_BATCH", 1)
-    monkeypatch.setattr(native_direct, "_MOST_READ", 1e9)
+    monkeypatch.setattr(native_direct, "_MOST_CHANNELS", 1e9)
 
 
 @st.composite
@@ -108,7 +108,8 @@ def test_a_network_keeps_the_batch_innermost(preferred):
     check(network, x, w, dense)
     made = optimise(jax.make_jaxpr(network)(x, w, dense)).jaxpr
     moved = [eqn.invars[0].aval.shape for eqn in made.eqns if eqn.primitive.name == "transpose"]
-    assert moved == [(32, 8, 8, 4), (10, 32)]
+    # On its way in, and the matrix (not the images) that a product of XLA's wants the other way round.
+    assert moved == [(32, 8, 8, 4), (64, 32)]
 
 
 def test_what_is_not_a_number_spreads_as_far_as_in_the_program_and_no_further(preferred):
@@ -182,14 +183,14 @@ def test_one_thread_or_many_the_result_is_reproducible(preferred):
 
 
 @pytest.mark.parametrize(
-    ("batch", "inputs", "outputs", "padding"), [(32, 8, 8, "SAME"), (64, 1, 32, "VALID"), (16, 5, 12, "VALID")]
+    ("batch", "inputs", "outputs", "padding"), [(32, 8, 8, "SAME"), (16, 1, 5, "VALID"), (16, 5, 12, "VALID")]
 )
 def test_layers_of_few_channels_take_them(batch, inputs, outputs, padding):
     x, w = jnp.zeros((batch, 28, 28, inputs)), jnp.zeros((3, 3, inputs, outputs))
     assert _kernels(x, w, padding) == {_CONVOLUTION, _WEIGHTS}
 
 
-@pytest.mark.parametrize(("batch", "inputs", "outputs", "kernel"), [(2, 8, 8, 3), (64, 64, 64, 3), (32, 8, 8, 1)])
+@pytest.mark.parametrize(("batch", "inputs", "outputs", "kernel"), [(2, 8, 8, 3), (64, 1, 32, 3), (32, 8, 8, 1)])
 def test_small_batches_many_channels_and_plain_products_do_not(batch, inputs, outputs, kernel):
     x, w = jnp.zeros((batch, 28, 28, inputs)), jnp.zeros((kernel, kernel, inputs, outputs))
     assert not {_CONVOLUTION, _WEIGHTS} & _kernels(x, w, "SAME")

@@ -26,8 +26,9 @@ _RATE = {Kind.CONVOLUTION: 0.7, Kind.WEIGHT_GRADIENT: 1.6}
 # Numbers of the batch that are computed at once, whether it has as many or not.
 _VECTOR = 16
 _SMALLEST_BATCH = 8
-# What one window of a convolution reads has to stay in a core's nearest cache: elements of one of the batch.
-_MOST_READ = 144
+# With more channels on either side oneDNN's vectors are full too, its gradient of weights is faster, and what follows
+# wants the channels innermost: to move a large result there would cost more than a faster kernel gains.
+_MOST_CHANNELS = 12
 
 
 @attrs.frozen
@@ -51,7 +52,8 @@ class Call:
         """Time in multiply-adds; infinite where products of matrices are better in any case."""
         layer = self.layer
         positions = layer.rows.kernel * layer.columns.kernel
-        if layer.batch < _SMALLEST_BATCH or positions == 1 or layer.inputs * positions > _MOST_READ:
+        many = max(layer.inputs, layer.outputs) > _MOST_CHANNELS
+        if layer.batch < _SMALLEST_BATCH or positions == 1 or many:
             return math.inf
         stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
         moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
@@ -90,14 +92,14 @@ def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> Call:
     out_order = _batch_last(identity(len(y)), numbers.out_spec[0])
     weights, reversed_ = _weights(rewriter, rhs)
     rows, columns = _sides(
-        (x[d] for d in numbers.lhs_spec[2:]), (y[d] for d in numbers.out_spec[2:]), (w[d] for d in numbers.rhs_spec[2:]),
-        params["window_strides"], params["rhs_dilation"], (int(low) for low, _ in params["padding"]),
+        _sizes(x, numbers.lhs_spec[2:]), _sizes(y, numbers.out_spec[2:]), _sizes(w, numbers.rhs_spec[2:]),
+        params["window_strides"], params["rhs_dilation"], tuple(int(low) for low, _ in params["padding"]),
         params["lhs_dilation"],
     )  # fmt: skip
     layer = Layer(
         batch=x[numbers.lhs_spec[0]], inputs=x[numbers.lhs_spec[1]], outputs=y[numbers.out_spec[1]],
         rows=rows, columns=columns,
-        source=_ordered(x, in_order), target=_ordered(y, out_order), weights=aval_of(weights.atom).shape,
+        source=_sizes(x, in_order), target=_sizes(y, out_order), weights=aval_of(weights.atom).shape,
         source_steps=_steps(x, in_order, numbers.lhs_spec[1:]), target_steps=_steps(y, out_order, numbers.out_spec[1:]),
         weight_steps=_weight_steps(weights.shape, weights.order, numbers.rhs_spec, reversed_),
     )  # fmt: skip
@@ -114,8 +116,8 @@ def _weight_gradient(rewriter: "Rewriter", eqn: JaxprEqn) -> Call:
         for atom, spec in ((lhs, numbers.lhs_spec), (rhs, numbers.rhs_spec))
     )
     rows, columns = _sides(
-        (x[d] for d in numbers.lhs_spec[2:]), (y[d] for d in numbers.rhs_spec[2:]), (w[d] for d in numbers.out_spec[2:]),
-        params["rhs_dilation"], params["window_strides"], (int(low) for low, _ in params["padding"]),
+        _sizes(x, numbers.lhs_spec[2:]), _sizes(y, numbers.rhs_spec[2:]), _sizes(w, numbers.out_spec[2:]),
+        params["rhs_dilation"], params["window_strides"], tuple(int(low) for low, _ in params["padding"]),
         params["lhs_dilation"],
     )  # fmt: skip
     out_order = identity(len(w))
@@ -123,7 +125,7 @@ def _weight_gradient(rewriter: "Rewriter", eqn: JaxprEqn) -> Call:
     layer = Layer(
         batch=x[numbers.lhs_spec[1]], inputs=x[numbers.lhs_spec[0]], outputs=y[numbers.rhs_spec[0]],
         rows=rows, columns=columns,
-        source=_ordered(x, in_order), target=_ordered(y, gradient_order), weights=w,
+        source=_sizes(x, in_order), target=_sizes(y, gradient_order), weights=w,
         source_steps=_steps(x, in_order, (numbers.lhs_spec[0], *numbers.lhs_spec[2:])),
         target_steps=_steps(y, gradient_order, (numbers.rhs_spec[0], *numbers.rhs_spec[2:])),
         weight_steps=_weight_steps(w, out_order, (outputs, inputs, *space), ()),
@@ -139,7 +141,8 @@ def _batch_last(order: Order, batch: int) -> Order:
     return order if order[-1] == batch else (*(dim for dim in identity(len(order)) if dim != batch), batch)
 
 
-def _sides(*columns) -> tuple[Side, Side]:  # noqa: ANN002 - as many iterables as `Side` has fields
+def _sides(*columns: Sizes) -> tuple[Side, Side]:
+    """Rows and columns, from each of `Side`'s fields for all dimensions of space."""
     sides = [Side(*fields) for fields in zip(*columns, strict=True)]
     return (Side(), sides[0]) if len(sides) == 1 else (sides[0], sides[1])
 
@@ -152,8 +155,8 @@ def _weights(rewriter: "Rewriter", atom: Atom) -> tuple[Stored, tuple[int, ...]]
     return rewriter.stored(maker.invars[0]), tuple(maker.params["dimensions"])
 
 
-def _ordered(sizes: Sizes, order: Order) -> Sizes:
-    return tuple(sizes[dim] for dim in order)
+def _sizes(sizes: Sizes, dims: Sizes) -> Sizes:
+    return tuple(sizes[dim] for dim in dims)
 
 
 def _distances(sizes: Sizes, order: Order) -> dict[int, int]:

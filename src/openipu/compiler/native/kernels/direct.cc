@@ -121,7 +121,7 @@ int64_t threads_for(const Layer& layer) {
   return std::max<int64_t>(1, most);
 }
 
-// All parts of the output, each thread its own: work(thread, part). Which thread has which depends on their number only.
+// All parts of the output, each thread its own: work(thread, part). Who has which depends on the number of threads only.
 template <class Work>
 void share_out(const Layer& layer, int64_t threads, Work&& work) {
   const int64_t rows = layer.rows.windows, columns = layer.columns.windows;
@@ -210,7 +210,9 @@ void all_of_window(const Layer& layer, const std::vector<Tap>& taps, const float
       const float* mine = weights + output * layer.inputs * layer.positions();
       float* to = y + output * layer.target.channel;
       int64_t b = 0;
-      for (; b + 2 * kWidth <= layer.batch; b += 2 * kWidth) window<outputs, 2, true>(layer, taps, mine, x, b, 0, to + b);
+      for (; b + 2 * kWidth <= layer.batch; b += 2 * kWidth) {
+        window<outputs, 2, true>(layer, taps, mine, x, b, 0, to + b);
+      }
       for (; b + kWidth <= layer.batch; b += kWidth) window<outputs, 1, true>(layer, taps, mine, x, b, 0, to + b);
       if (b < layer.batch) window<outputs, 1, false>(layer, taps, mine, x, b, layer.batch - b, to + b);
     });

@@ -16,6 +16,8 @@ NAMES = (
     "openipu_convolution_forward",
     "openipu_convolution_data_gradient",
     "openipu_convolution_weight_gradient",
+    "openipu_direct_convolution",
+    "openipu_direct_weight_gradient",
     "openipu_pooling_maximum_gradient",
     "openipu_lstm_forward",
     "openipu_lstm_backward",

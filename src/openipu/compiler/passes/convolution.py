@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from openipu.compiler.passes import native_convolution
+from openipu.compiler.passes import native_convolution, native_direct
 from openipu.compiler.passes.jaxprs import aval_of
 from openipu.compiler.passes.kernels import COPY, FORMS, Gather, Geometry
 from openipu.compiler.passes.layout import Order, Stored
@@ -31,7 +31,8 @@ def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
         return None
     geometry = _geometry(eqn)
     form = min(FORMS, key=lambda form: _cost(rewriter, eqn, form, geometry))
-    call = min(native_convolution.calls(rewriter, eqn), key=lambda call: call.cost(rewriter), default=None)
+    calls = [*native_convolution.calls(rewriter, eqn), *native_direct.calls(rewriter, eqn)]
+    call = min(calls, key=lambda call: call.cost(rewriter), default=None)
     if call is not None and call.cost(rewriter) < _cost(rewriter, eqn, form, geometry):
         return call.emit(rewriter)
     if math.isinf(form.cost(geometry)) or form.patch_elements(geometry) * 4 > _MOST_PATCH_BYTES:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-from openipu.compiler.native import convolution
+from openipu.compiler.native import convolution, direct
 from openipu.compiler.passes import dead
 from openipu.compiler.passes.jaxprs import aval_of, with_equations
 
@@ -108,6 +108,15 @@ def _weight_gradient(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, want
     return lambda values: convolution.summed_over_lanes(values[left], values[right], layer, lanes)
 
 
+def _direct_weight_gradient(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: list[Var]):  # noqa: ANN202
+    left, right = eqn.invars
+    lanes, layer = eqn.params["lanes"], eqn.params["layer"]
+    if axis or not eqn.params["sets"] or isinstance(left, Literal) or isinstance(right, Literal):
+        return None
+    wanted.extend((left, right))
+    return lambda values: direct.summed_over_lanes(values[left], values[right], layer, lanes)
+
+
 def _without(items: tuple, index: int) -> tuple:
     return (*items[:index], *items[index + 1 :])
 
@@ -117,4 +126,5 @@ _RULES: dict[str, Callable] = {
     "reshape": _reshape,
     "dot_general": _dot_general,
     convolution.PRIMITIVES[convolution.Kind.WEIGHT_GRADIENT].name: _weight_gradient,
+    direct.Kind.WEIGHT_GRADIENT.value: _direct_weight_gradient,
 }

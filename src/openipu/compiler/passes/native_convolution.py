@@ -28,6 +28,7 @@ _RATE = {Kind.FORWARD: 0.8, Kind.DATA_GRADIENT: 0.8, Kind.WEIGHT_GRADIENT: 1.1}
 _POOR = ("ref", "gemm:")
 # oneDNN computes channels side by side, and fills what is missing to a vector.
 _SHORTEST_VECTOR = 8
+_VECTOR = 16
 # One weight, brought into oneDNN's order or back.
 _WEIGHT = 35
 
@@ -64,7 +65,8 @@ class Call:
         stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
         moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
         weights = math.prod(self.layer.weights) * (_WEIGHT + 2 * COPY * (self.flipped or bool(self.flip)))
-        return _CALL + self.layer.multiplications * _RATE[self.kind] + weights + moved
+        filled = math.ceil(self._vector / _VECTOR) * _VECTOR / self._vector if self.layer.groups == 1 else 1
+        return _CALL + self.layer.multiplications * filled * _RATE[self.kind] + weights + moved
 
     @property
     def _vector(self) -> int:

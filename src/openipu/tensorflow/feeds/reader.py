@@ -103,7 +103,7 @@ class Reader:
             self.source.release()
 
     def keep_for_ever(self) -> None:
-        """At the interpreter's end: who deletes a dataset's iterator would wait for ever for user code that it is in."""
+        """At the interpreter's end: deleting a dataset's iterator would wait for ever for user code that it is in."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._elements))
 
     def _settle(self, wanted: tuple[int, int] | None) -> list[np.ndarray] | None:

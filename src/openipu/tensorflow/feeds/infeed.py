@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow import boundary
-from openipu.tensorflow.boundary import plain_iterator
+from openipu.tensorflow.elements import Elements
 from openipu.tensorflow.feeds import calls, queues
 from openipu.tensorflow.feeds.reader import Reader
 
@@ -135,21 +135,16 @@ class IPUInfeedQueue:
 
 
 class _Flat:
-    """The elements, asked for in any thread: in programs of TensorFlow 1, threads begin without eager execution.
-
-    Not a generator, which would be at its end once a signal had come while it was asked.
-    """
+    """The elements of a dataset as lists of their parts."""
 
     def __init__(self, dataset: tf.data.Dataset) -> None:
-        with boundary.eager_mode():
-            self._elements = plain_iterator(dataset)
+        self._elements = Elements(dataset)
 
     def __iter__(self) -> "_Flat":
         return self
 
     def __next__(self) -> list[tf.Tensor]:
-        with boundary.eager_mode():
-            return tf.nest.flatten(next(self._elements))
+        return tf.nest.flatten(next(self._elements))
 
 
 def _on_host(function: Any, name: str, *given: tf.Tensor) -> tf.Operation:

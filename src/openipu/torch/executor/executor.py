@@ -393,8 +393,8 @@ class PoplarExecutor(Measured):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise Error(
-            "An executor is a program on a device; it cannot be copied or pickled. Copy its module (executor.model), or "
-            "write the executor to a file (executor.save) and read that (poptorch.load)."
+            "An executor is a program on a device; it cannot be copied or pickled. Copy its module (executor.model), "
+            "or write the executor to a file (executor.save) and read that (poptorch.load)."
         )
 
     def __repr__(self) -> str:

@@ -20,9 +20,11 @@ KERAS = """
     config.auto_select_ipus = 1
     config.configure_ipu_system()
 
+    at = 8
+
     def rows():
         for number in range(100):
-            if number == 8:
+            if number == at:
                 print("sleeping", flush=True)
                 time.sleep(120)
             yield np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
@@ -42,6 +44,22 @@ FIT = """
     except KeyboardInterrupt:
         assert model.optimizer.iterations.numpy() == 8 and np.isfinite(model.get_weights()[0]).all()
         print("interrupted", flush=True)
+"""
+
+# TensorFlow's own threads are in the generator then, and nobody waits for them.
+CALLBACK = """
+    at = 14
+
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_end(self, *_):
+            time.sleep(120)
+
+    try:
+        model.fit(data, steps_per_epoch=50, verbose=0, callbacks=[Slow()])
+    except KeyboardInterrupt:
+        assert np.isfinite(model.get_weights()[0]).all()
+        print("interrupted", flush=True)
+    at = 8
 """
 
 FEED = """
@@ -123,7 +141,9 @@ LOADERS = """
 @pytest.mark.parametrize(
     "program, times",
     [
-        pytest.param(KERAS + FIT + FEED + WAITING, 3, id="fit, an infeed, one that the device waits for"),
+        pytest.param(
+            KERAS + FIT + CALLBACK + FEED + WAITING, 4, id="fit twice, an infeed, one that the device waits for"
+        ),
         pytest.param(LOADERS, 2, id="a loader with workers, an asynchronous one"),
     ],
 )

@@ -283,8 +283,7 @@ def flat_iterator(dataset: tf.data.Dataset) -> Callable[[], list[tf.Tensor]]:
     It raises OutOfRangeError at the end.
     """
     iterator: Any = plain_iterator(dataset)
-    specs = tf.nest.flatten(dataset.element_spec)
-    types, shapes = [spec.dtype for spec in specs], [spec.shape for spec in specs]
+    types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
     return lambda: tf.raw_ops.IteratorGetNext(
         iterator=iterator._iterator_resource, output_types=types, output_shapes=shapes
     )

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow import boundary
+from openipu.tensorflow.elements import Elements
 from openipu.tensorflow.feeds import calls, queues
 from openipu.tensorflow.feeds.reader import Reader
 
@@ -123,7 +124,7 @@ class IPUInfeedQueue:
         if self._reader is not None:
             self._reader.close()
         self._reader = Reader(
-            _Flat(self.dataset if dataset is None else dataset), self.flat_specs, f"The infeed queue {self.name!r}"
+            Elements(self.dataset if dataset is None else dataset), self.flat_specs, f"The infeed queue {self.name!r}"
         )
 
     def _delete(self) -> None:
@@ -131,27 +132,6 @@ class IPUInfeedQueue:
             raise tf.errors.NotFoundError(None, None, f"The infeed queue '{self.name}' does not exist on the device.")
         self._reader.close()
         self._reader = None
-
-
-class _Flat:
-    """The elements, asked for in any thread: in programs of TensorFlow 1, threads begin without eager execution.
-
-    Not a generator, which would be at its end once a signal had come while it was asked.
-    """
-
-    def __init__(self, dataset: tf.data.Dataset) -> None:
-        with boundary.eager_mode():
-            self._take = boundary.flat_iterator(dataset)
-
-    def __iter__(self) -> "_Flat":
-        return self
-
-    def __next__(self) -> list[tf.Tensor]:
-        with boundary.eager_mode():
-            try:
-                return self._take()
-            except tf.errors.OutOfRangeError:
-                raise StopIteration from None
 
 
 def _on_host(function: Any, name: str, *given: tf.Tensor) -> tf.Operation:

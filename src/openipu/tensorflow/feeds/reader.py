@@ -1,7 +1,6 @@
 """The host's end of an infeed: elements of a dataset in order, the next ones fetched while the device works."""
 
 import atexit
-import ctypes
 import threading
 import weakref
 from collections import deque
@@ -102,10 +101,6 @@ class Reader:
         if self.source.acquire(timeout=_PATIENCE):
             self.source.release()
 
-    def keep_for_ever(self) -> None:
-        """At the interpreter's end: deleting a dataset's iterator would wait for ever for user code that it is in."""
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._elements))
-
     def _settle(self, wanted: tuple[int, int] | None) -> list[np.ndarray] | None:
         """The block that was fetched ahead, if it is the one wanted; otherwise its elements are the next ones."""
         # Waits until it is fetched. Whoever waits may be interrupted, and asks again later.
@@ -198,4 +193,3 @@ def _close_all() -> None:
     """TensorFlow must not be left in the middle of an element when the interpreter ends."""
     for reader in list(_alive):
         reader.close()
-        reader.keep_for_ever()

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from openipu.runtime import Gatherer, rows_for
-from openipu.tensorflow.boundary import plain_iterator
+from openipu.tensorflow.elements import Elements
 
 _SUPPORTED = {
     tf.float16, tf.bfloat16, tf.float32, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint32, tf.uint64, tf.bool,
@@ -108,8 +108,8 @@ class DatasetSource(Source):
 
     def blocks(self, elements: int) -> Iterator[list[np.ndarray]]:
         stacked = self.dataset.batch(elements, drop_remainder=True).prefetch(2)
-        for element in plain_iterator(stacked):
-            yield [t.numpy() for t in tf.nest.flatten(element)]
+        for element in Elements(stacked):
+            yield [t.numpy() for t in element]
 
 
 def from_arrays(structure: tuple, size_of: Callable[[int], int], shuffle: bool | str, ahead: int = 3) -> ArraySource:

@@ -51,7 +51,7 @@ CALLBACK = """
     at = 14
 
     class Slow(keras.callbacks.Callback):
-        def on_train_batch_end(self, *_):
+        def on_train_batch_end(self, batch, logs=None):
             time.sleep(120)
 
     try:

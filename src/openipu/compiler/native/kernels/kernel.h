@@ -20,16 +20,22 @@ inline std::mutex& turn() {
   return made;
 }
 
-// Runs a kernel when it is its turn; what it throws becomes an error of the XLA program.
+// Runs a kernel; what it throws becomes an error of the XLA program.
 template <class Work>
-ffi::Error run(Work&& work) {
-  std::lock_guard<std::mutex> mine(turn());
+ffi::Error guarded(Work&& work) {
   try {
     work();
     return ffi::Error::Success();
   } catch (const std::exception& error) {
     return ffi::Error(ffi::ErrorCode::kInternal, std::string("openipu's native kernel: ") + error.what());
   }
+}
+
+// Runs a kernel that uses OpenMP's threads when it is its turn.
+template <class Work>
+ffi::Error run(Work&& work) {
+  std::lock_guard<std::mutex> mine(turn());
+  return guarded(work);
 }
 
 }  // namespace openipu

@@ -51,13 +51,14 @@ Prepared& prepared(Numbers shape, memory::data_type type) {
 ffi::Error product(ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::AnyBuffer> result, Numbers shape) {
   return run([&] {
     Prepared& p = prepared(shape, type_of(left.element_type()));
+    Scratch scratch(p.scratch);
     memory a(p.operands.left, engine(), left.untyped_data());
     memory b(p.operands.right, engine(), right.untyped_data());
     memory c(p.operands.result, engine(), result->untyped_data());
     p.run.execute(stream(), {{DNNL_ARG_SRC, a},
                              {DNNL_ARG_WEIGHTS, b},
                              {DNNL_ARG_DST, c},
-                             {DNNL_ARG_SCRATCHPAD, Scratch::of(p.scratch)}});
+                             {DNNL_ARG_SCRATCHPAD, scratch.get()}});
     stream().wait();
   });
 }

@@ -13,7 +13,7 @@ from openipu.compiler.native.product import Product, implementation, multiply
 from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, with_equations
 
 # Multiply-adds that are worth waking oneDNN's threads for: XLA computes smaller products on one core in less time.
-_LEAST = 1 << 24
+_LEAST = 1 << 23
 # A matrix with fewer rows, columns or depth is no work for a library of products.
 _SMALLEST_SIDE = 8
 # Dimensions of a stack of matrices, besides which oneDNN needs two.

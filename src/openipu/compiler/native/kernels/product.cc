@@ -1,5 +1,6 @@
-// Products of matrices, by oneDNN, on all cores; operands are read by their strides, so nothing is transposed first.
+// Products of matrices, by oneDNN, in parts on XLA's threads; operands are read by their strides, so nothing is transposed first.
 #include "onednn.h"
+#include "parts.h"
 
 namespace openipu {
 namespace {
@@ -10,56 +11,85 @@ using dnnl::memory;
 //   left sizes (.., rows, depth), left strides, right sizes (.., depth, columns), right strides;
 // the result is stored in order.
 struct Operands {
-  memory::desc left, right, result;
+  Dims left_sizes, left_steps, right_sizes, right_steps, sizes, steps;
 
-  Operands(Numbers shape, memory::data_type type) {
+  explicit Operands(Numbers shape) {
     const int64_t* next = shape.begin();
     const int64_t rank = *next++;
     auto take = [&] { Dims taken(next, next + rank); next += rank; return taken; };
-    const Dims left_sizes = take(), left_steps = take(), right_sizes = take(), right_steps = take();
-    Dims sizes = left_sizes, steps(rank, 1);
+    left_sizes = take();
+    left_steps = take();
+    right_sizes = take();
+    right_steps = take();
+    sizes = left_sizes;
     sizes[rank - 1] = right_sizes[rank - 1];
+    steps = Dims(rank, 1);
     for (int64_t d = rank - 2; d >= 0; d--) steps[d] = steps[d + 1] * sizes[d + 1];
-    left = memory::desc(left_sizes, type, left_steps);
-    right = memory::desc(right_sizes, type, right_steps);
-    result = memory::desc(sizes, type, steps);
+  }
+
+  // The matrices of a stack, or the rows of one matrix: what can be shared out.
+  int64_t pieces() const { return sizes[0]; }
+  bool stacked() const { return sizes.size() > 2; }
+  int64_t multiplications() const {
+    int64_t product = right_sizes.back();
+    for (int64_t size : left_sizes) product *= size;
+    return product;
+  }
+  Operands of_pieces(int64_t count) const {
+    Operands part = *this;
+    part.left_sizes[0] = part.sizes[0] = count;
+    if (stacked()) part.right_sizes[0] = count;
+    return part;
   }
 };
 
 struct Prepared {
-  Operands operands;
+  memory::desc left, right, result, scratch;
   std::string implementation;
-  memory::desc scratch;
   dnnl::matmul run;
 };
 
-Prepared make(Numbers shape, memory::data_type type) {
+Prepared make(const Operands& o, memory::data_type type) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  Operands operands(shape, type);
-  dnnl::matmul::primitive_desc chosen(engine(), operands.left, operands.right, operands.result, attributes);
-  return {operands, chosen.impl_info_str(), chosen.scratchpad_desc(), dnnl::matmul(chosen)};
+  memory::desc left(o.left_sizes, type, o.left_steps), right(o.right_sizes, type, o.right_steps),
+      result(o.sizes, type, o.steps);
+  dnnl::matmul::primitive_desc chosen(engine(), left, right, result, attributes);
+  return {left, right, result, chosen.scratchpad_desc(), chosen.impl_info_str(), dnnl::matmul(chosen)};
 }
 
-Prepared& prepared(Numbers shape, memory::data_type type) {
+// The product of so many pieces, by one thread.
+const Prepared& prepared(Numbers shape, const Operands& operands, memory::data_type type, int64_t pieces) {
   static Store<Prepared> store;
   std::vector<int64_t> key(shape.begin(), shape.end());
-  key.push_back(static_cast<int64_t>(type));
-  return store.find(std::move(key), [&] { return make(shape, type); });
+  key.insert(key.end(), {static_cast<int64_t>(type), pieces});
+  return store.find(std::move(key), [&] {
+    Threads mine(1);
+    return make(operands.of_pieces(pieces), type);
+  });
 }
 
-ffi::Error product(ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::AnyBuffer> result, Numbers shape) {
-  return run([&] {
-    Prepared& p = prepared(shape, type_of(left.element_type()));
-    Scratch scratch(p.scratch);
-    memory a(p.operands.left, engine(), left.untyped_data());
-    memory b(p.operands.right, engine(), right.untyped_data());
-    memory c(p.operands.result, engine(), result->untyped_data());
-    p.run.execute(stream(), {{DNNL_ARG_SRC, a},
-                             {DNNL_ARG_WEIGHTS, b},
-                             {DNNL_ARG_DST, c},
-                             {DNNL_ARG_SCRATCHPAD, scratch.get()}});
-    stream().wait();
+ffi::Error product(ffi::ThreadPool pool, ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::AnyBuffer> result,
+                   Numbers shape) {
+  return guarded([&] {
+    const Operands operands(shape);
+    const memory::data_type type = type_of(left.element_type());
+    const int64_t size = left.size_bytes() / std::max<int64_t>(1, left.element_count()), pieces = operands.pieces();
+    const int64_t parts = parts_for(pool, pieces, operands.multiplications());
+    auto at = [&](void* begin, int64_t step, int64_t first) { return static_cast<char*>(begin) + size * step * first; };
+    in_parts(pool, parts, [&](int64_t part) {
+      Threads mine(1);
+      const int64_t first = part * pieces / parts, count = (part + 1) * pieces / parts - first;
+      const Prepared& p = prepared(shape, operands, type, count);
+      Scratch scratch(p.scratch);
+      memory a(p.left, engine(), at(left.untyped_data(), operands.left_steps[0], first));
+      memory b(p.right, engine(), at(right.untyped_data(), operands.stacked() ? operands.right_steps[0] : 0, first));
+      memory c(p.result, engine(), at(result->untyped_data(), operands.steps[0], first));
+      p.run.execute(stream(), {{DNNL_ARG_SRC, a},
+                               {DNNL_ARG_WEIGHTS, b},
+                               {DNNL_ARG_DST, c},
+                               {DNNL_ARG_SCRATCHPAD, scratch.get()}});
+    });
   });
 }
 
@@ -67,9 +97,10 @@ ffi::Error product(ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::A
 
 // What oneDNN would run for a product; empty if it has nothing.
 extern "C" const char* openipu_product_implementation(const int64_t* shape, int64_t size, int64_t type) {
-  std::lock_guard<std::mutex> mine(turn());
   try {
-    return prepared(Numbers(shape, size), static_cast<memory::data_type>(type)).implementation.c_str();
+    const Numbers numbers(shape, size);
+    const Operands operands(numbers);
+    return prepared(numbers, operands, static_cast<memory::data_type>(type), operands.pieces()).implementation.c_str();
   } catch (const std::exception&) {
     return "";
   }
@@ -79,6 +110,7 @@ extern "C" const char* openipu_product_implementation(const int64_t* shape, int6
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_product, openipu::product,
                               openipu::ffi::Ffi::Bind()
+                                  .Ctx<openipu::ffi::ThreadPool>()
                                   .Arg<openipu::ffi::AnyBuffer>()
                                   .Arg<openipu::ffi::AnyBuffer>()
                                   .Ret<openipu::ffi::AnyBuffer>()

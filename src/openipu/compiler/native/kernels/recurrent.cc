@@ -8,17 +8,10 @@
 #include <omp.h>
 
 #include "kernel.h"
-#include "vectors.h"
+#include "tiles.h"
 
 namespace openipu {
 namespace {
-
-// Rows that a pass over the weights computes at once: their sums fill the registers.
-constexpr int64_t kRows = kWidth == 16 ? 6 : 3;
-// Vectors of one row that it computes at once, where these are not the gates.
-constexpr int kColumns = 4;
-// Multiply-adds that are worth waking another thread for.
-constexpr int64_t kThread = 1 << 18;
 
 // 2^k and e^r - 1, where x = k log 2 + r: together they make e^x and e^x - 1 without loss.
 inline void exponential(Floats x, Floats& power, Floats& rest) {
@@ -101,33 +94,6 @@ class Panels {
   Packed packed_;
 };
 
-// Adds rows times a panel to sums that stay in registers.
-template <int gates, int rows>
-inline void multiply(const float* left, int64_t step, int64_t depth, const float* panel, Floats (&sums)[rows][gates]) {
-  for (int64_t d = 0; d < depth; d++, panel += gates * kWidth) {
-    Floats right[gates];
-    for (int g = 0; g < gates; g++) right[g] = load<Floats>(panel + g * kWidth);
-    for (int r = 0; r < rows; r++) {
-      const Floats x = everywhere(left[r * step + d]);
-      for (int g = 0; g < gates; g++) sums[r][g] += x * right[g];
-    }
-  }
-}
-
-// Calls `work` with the number of rows, known to the compiler, for all of `count` rows.
-template <class Work>
-inline void by_rows(int64_t count, Work&& work) {
-  int64_t row = 0;
-  for (; row + kRows <= count; row += kRows) work(row, std::integral_constant<int, kRows>());
-  switch (count - row) {
-    case 5: return work(row, std::integral_constant<int, 5>());
-    case 4: return work(row, std::integral_constant<int, 4>());
-    case 3: return work(row, std::integral_constant<int, 3>());
-    case 2: return work(row, std::integral_constant<int, 2>());
-    case 1: return work(row, std::integral_constant<int, 1>());
-  }
-}
-
 // Goes over all rows of all lanes, on as many threads as it is worth.
 template <class Work>
 void share_out(const Shape& s, int64_t each, Work&& work) {
@@ -158,12 +124,9 @@ class Product {
     const float* panel = wide_.data();
     for (int64_t first = 0; first < units_; first += kColumns * kWidth) {
       const int64_t vectors = std::min<int64_t>(kColumns, (units_ - first + kWidth - 1) / kWidth);
-      switch (vectors) {
-        case 4: columns<4>(left, rows, panel, result, first); break;
-        case 3: columns<3>(left, rows, panel, result, first); break;
-        case 2: columns<2>(left, rows, panel, result, first); break;
-        case 1: columns<1>(left, rows, panel, result, first); break;
-      }
+      by_vectors(vectors, [&](auto constant) {
+        columns<decltype(constant)::value>(left, rows, panel, result, first);
+      });
       panel += depth_ * vectors * kWidth;
     }
   }
@@ -189,7 +152,7 @@ class Product {
     by_rows(rows, [&](int64_t row, auto constant) {
       constexpr int count = decltype(constant)::value;
       Floats sums[count][vectors] = {};
-      multiply<vectors, count>(left + row * depth_, depth_, depth_, panel, sums);
+      multiply<vectors, count>(left + row * depth_, depth_, 1, depth_, panel, sums);
       for (int r = 0; r < count; r++) {
         for (int v = 0; v < vectors; v++) {
           const int64_t unit = first + v * kWidth;
@@ -250,7 +213,7 @@ void lstm_forward(const Shape& s, const Arrays& a) {
             const float* gates = a.in[0] + (now + row + r) * 4 * units + unit;
             for (int g = 0; g < 4; g++) sums[r][g] = load_some(gates + g * units, count);
           }
-          multiply<4, many>(hidden + row * units, units, units, weights.group(group), sums);
+          multiply<4, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
           for (int r = 0; r < many; r++) {
             const int64_t at = (now + row + r) * units + unit;
             const Floats enter = sigmoid(sums[r][0]), forget = sigmoid(sums[r][1]);
@@ -337,7 +300,7 @@ void gru_forward(const Shape& s, const Arrays& a) {
           for (int r = 0; r < many; r++) {
             for (int g = 0; g < 3; g++) sums[r][g] = bias[g];
           }
-          multiply<3, many>(hidden + row * units, units, units, weights.group(group), sums);
+          multiply<3, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
           for (int r = 0; r < many; r++) {
             const float* gates = a.in[0] + (now + row + r) * 3 * units + unit;
             const int64_t at = (now + row + r) * units + unit;

@@ -3,9 +3,7 @@
 // Both operands are stored row by row, and a sum over rows reads them as they are: nothing is transposed.
 #include <algorithm>
 
-#include <omp.h>
-
-#include "kernel.h"
+#include "parts.h"
 #include "tiles.h"
 
 namespace openipu {
@@ -84,28 +82,25 @@ class Columns {
   Packed panel_, sums_;
 };
 
-void sum(const Sums& s, const float* left, const float* right, float* result) {
+void sum(ffi::ThreadPool& pool, const Sums& s, const float* left, const float* right, float* result) {
   const int64_t down = (s.left + kRows - 1) / kRows, tiles = down * ((s.right + kTile - 1) / kTile);
-  const int64_t work = s.rows * s.left * s.right / kThread;
-  const int64_t threads = std::max<int64_t>(1, std::min({int64_t(omp_get_max_threads()), tiles, work}));
-  auto part = [&](int64_t thread, int64_t of) {
-    int64_t tile = tiles * thread / of;
-    const int64_t end = tiles * (thread + 1) / of;
+  const int64_t parts = parts_for(pool, tiles, s.rows * s.left * s.right);
+  in_parts(pool, parts, [&](int64_t part) {
+    int64_t tile = tiles * part / parts;
+    const int64_t end = tiles * (part + 1) / parts;
     while (tile < end) {
       const int64_t begin = tile % down, last = std::min(down, begin + end - tile);
       Columns(s, tile / down * kTile, begin * kRows, std::min(s.left, last * kRows))(left, right, result);
       tile += last - begin;
     }
-  };
-  if (threads == 1) return part(0, 1);
-#pragma omp parallel num_threads(threads)
-  part(omp_get_thread_num(), omp_get_num_threads());
+  });
 }
 
-ffi::Error outer(ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::AnyBuffer> result, Numbers shape) {
+ffi::Error outer(ffi::ThreadPool pool, ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::AnyBuffer> result,
+                 Numbers shape) {
   return run([&] {
     const int64_t* n = shape.begin();
-    sum(Sums{n[0], n[1], n[2], n[3], n[4], n[5] != 0}, static_cast<const float*>(left.untyped_data()),
+    sum(pool, Sums{n[0], n[1], n[2], n[3], n[4], n[5] != 0}, static_cast<const float*>(left.untyped_data()),
         static_cast<const float*>(right.untyped_data()), static_cast<float*>(result->untyped_data()));
   });
 }
@@ -115,6 +110,7 @@ ffi::Error outer(ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::Any
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_outer_sum, openipu::outer,
                               openipu::ffi::Ffi::Bind()
+                                  .Ctx<openipu::ffi::ThreadPool>()
                                   .Arg<openipu::ffi::AnyBuffer>()
                                   .Arg<openipu::ffi::AnyBuffer>()
                                   .Ret<openipu::ffi::AnyBuffer>()

@@ -5,9 +5,7 @@
 // activated while they are still in registers.
 #include <algorithm>
 
-#include <omp.h>
-
-#include "kernel.h"
+#include "parts.h"
 #include "tiles.h"
 
 namespace openipu {
@@ -55,6 +53,8 @@ inline Floats tangent_gradient(Floats y, Floats g) { return g * (1.0f - y * y); 
 // Several lanes of [time, batch, ...]; lanes share the weights.
 struct Shape {
   int64_t lanes, times, batch, units;
+  // Of the inputs that the loop multiplies itself; 0 where it is given their product.
+  int64_t features;
   bool reversed, masked;
 
   // How the first index of time and the following ones are numbered.
@@ -94,24 +94,20 @@ class Panels {
   Packed packed_;
 };
 
-// Goes over all rows of all lanes, on as many threads as it is worth.
+// Goes over all rows of all lanes, in as many parts as it is worth.
 template <class Work>
-void share_out(const Shape& s, int64_t each, Work&& work) {
+void share_out(ffi::ThreadPool& pool, const Shape& s, int64_t each, const Work& work) {
   const int64_t blocks = (s.batch + kRows - 1) / kRows, all = s.lanes * blocks;
-  const int64_t total = s.lanes * s.times * s.batch * each;
-  const int64_t threads = std::max<int64_t>(1, std::min({int64_t(omp_get_max_threads()), all, total / kThread}));
-  auto part = [&](int64_t thread, int64_t of) {
-    int64_t block = all * thread / of;
-    const int64_t end = all * (thread + 1) / of;
+  const int64_t parts = parts_for(pool, all, s.lanes * s.times * s.batch * each);
+  in_parts(pool, parts, [&](int64_t part) {
+    int64_t block = all * part / parts;
+    const int64_t end = all * (part + 1) / parts;
     while (block < end) {
       const int64_t lane = block / blocks, first = block % blocks, last = std::min(blocks, first + end - block);
       work(Rows{lane, first * kRows, std::min(s.batch, last * kRows)});
       block += last - first;
     }
-  };
-  if (threads == 1) return part(0, 1);
-#pragma omp parallel num_threads(threads)
-  part(omp_get_thread_num(), omp_get_num_threads());
+  });
 }
 
 // Rows times a matrix [depth, units] that is packed as panels of single vectors.
@@ -191,12 +187,15 @@ struct Arrays {
 
 void keep(const float* before, float* after, int64_t count) { std::memcpy(after, before, count * sizeof(float)); }
 
-// in: gates [.., 4 units], hidden and memory at the beginning, weights [units, 4 units], (mask)
+// in: gates [.., 4 units], hidden and memory at the beginning, weights [units, 4 units], (mask);
+//     with features, inputs [.., features] instead of gates, and after the weights those of the inputs
+//     [features, 4 units] and the bias [4 units]
 // out: hidden, memory, and at every time the input, forget, new and output gate and what is shown of the memory
-void lstm_forward(const Shape& s, const Arrays& a) {
+void lstm_forward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Panels weights(a.in[3], units, 4, units);
-  share_out(s, 4 * units * units, [&](Rows rows) {
+  const Panels of_inputs(s.features ? a.in[4] : nullptr, s.features, 4, units);
+  share_out(pool, s, 4 * units * (units + s.features), [&](Rows rows) {
     for (int64_t step = 0; step < s.times; step++) {
       const int64_t now = s.row(rows.lane, s.time(step), rows.begin);
       const int64_t start = rows.lane * s.batch + rows.begin;
@@ -210,8 +209,12 @@ void lstm_forward(const Shape& s, const Arrays& a) {
           constexpr int many = decltype(constant)::value;
           Floats sums[many][4];
           for (int r = 0; r < many; r++) {
-            const float* gates = a.in[0] + (now + row + r) * 4 * units + unit;
+            const float* gates = s.features ? a.in[5] + unit : a.in[0] + (now + row + r) * 4 * units + unit;
             for (int g = 0; g < 4; g++) sums[r][g] = load_some(gates + g * units, count);
+          }
+          if (s.features) {
+            const float* inputs = a.in[0] + (now + row) * s.features;
+            multiply<4, many>(inputs, s.features, 1, s.features, of_inputs.group(group), sums);
           }
           multiply<4, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
           for (int r = 0; r < many; r++) {
@@ -237,10 +240,10 @@ void lstm_forward(const Shape& s, const Arrays& a) {
 // in: gradients of the last hidden state, of the last memory and of all outputs; the gates that were kept (5);
 //     memory before every time; weights [4 units, units]; (mask)
 // out: gradients of the first hidden state, of the first memory and of the gates [.., 4 units]
-void lstm_backward(const Shape& s, const Arrays& a) {
+void lstm_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Product back(a.in[9], 4 * units, units);
-  share_out(s, 4 * units * units, [&](Rows rows) {
+  share_out(pool, s, 4 * units * units, [&](Rows rows) {
     float* of_hidden = a.out[0] + (rows.lane * s.batch + rows.begin) * units;
     float* of_memory = a.out[1] + (rows.lane * s.batch + rows.begin) * units;
     keep(a.in[0] + (of_hidden - a.out[0]), of_hidden, rows.count() * units);
@@ -281,10 +284,10 @@ void lstm_backward(const Shape& s, const Arrays& a) {
 // in: gates (update, reset, new) [.., 3 units], hidden at the beginning, weights [units, 3 units] and bias [3 units] of
 //     the state's share, (mask)
 // out: hidden, and at every time update, reset, new and the state's share of new
-void gru_forward(const Shape& s, const Arrays& a) {
+void gru_forward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Panels weights(a.in[2], units, 3, units);
-  share_out(s, 3 * units * units, [&](Rows rows) {
+  share_out(pool, s, 3 * units * units, [&](Rows rows) {
     for (int64_t step = 0; step < s.times; step++) {
       const int64_t now = s.row(rows.lane, s.time(step), rows.begin);
       const bool first = step == 0;
@@ -323,10 +326,10 @@ void gru_forward(const Shape& s, const Arrays& a) {
 // in: gradients of the last hidden state and of all outputs; update, reset, new and the share that were kept; hidden
 //     before every time; weights [3 units, units]; (mask)
 // out: gradients of the first hidden state and of the gates [.., 3 units]
-void gru_backward(const Shape& s, const Arrays& a) {
+void gru_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Product back(a.in[7], 3 * units, units);
-  share_out(s, 3 * units * units, [&](Rows rows) {
+  share_out(pool, s, 3 * units * units, [&](Rows rows) {
     float* of_hidden = a.out[0] + (rows.lane * s.batch + rows.begin) * units;
     keep(a.in[0] + (of_hidden - a.out[0]), of_hidden, rows.count() * units);
     std::vector<float> stays(rows.count() * units), shares(rows.count() * 3 * units);
@@ -362,17 +365,23 @@ void gru_backward(const Shape& s, const Arrays& a) {
   });
 }
 
-template <void (*loop)(const Shape&, const Arrays&)>
-ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets rets, Numbers shape, int64_t reversed, int64_t masked) {
+template <void (*loop)(ffi::ThreadPool&, const Shape&, const Arrays&)>
+ffi::Error call(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, Numbers shape,
+                int64_t reversed, int64_t masked) {
   return run([&] {
     const int64_t* n = shape.begin();
-    loop(Shape{n[0], n[1], n[2], n[3], reversed != 0, masked != 0}, Arrays(args, rets, masked != 0));
+    loop(pool, Shape{n[0], n[1], n[2], n[3], n[4], reversed != 0, masked != 0}, Arrays(args, rets, masked != 0));
   });
 }
 
 auto binding() {
-  return ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<Numbers>("shape").Attr<int64_t>("reversed").Attr<int64_t>(
-      "masked");
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .RemainingArgs()
+      .RemainingRets()
+      .Attr<Numbers>("shape")
+      .Attr<int64_t>("reversed")
+      .Attr<int64_t>("masked");
 }
 
 }  // namespace

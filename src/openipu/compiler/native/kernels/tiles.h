@@ -12,8 +12,6 @@ namespace openipu {
 constexpr int64_t kRows = kWidth == 16 ? 6 : 3;
 // Vectors of one row of it.
 constexpr int kColumns = 4;
-// Multiply-adds that are worth waking another thread for.
-constexpr int64_t kThread = 1 << 18;
 
 // Adds rows times a panel [depth, vectors] to a tile.
 //   left: where the numbers of the rows are, `step` apart for the next row and `along` for the next depth.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax.extend.core import jaxpr_as_fun
 
 from openipu.compiler import recurrent
-from openipu.compiler.passes import optimise
+from openipu.compiler.passes import native_recurrent, optimise
 from openipu.compiler.recurrent import GRU, LSTM
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -66,6 +66,63 @@ def test_a_layer_and_its_gradients_are_those_of_the_plain_loop(cell, times, batc
     assert {f"openipu_{kind}_forward", f"openipu_{kind}_backward"} <= names(native)
     flat = jax.tree.leaves(given)
     close(jax.jit(jaxpr_as_fun(native))(*flat), jax.jit(jaxpr_as_fun(closed))(*flat))
+
+
+def trained_layer(cell, reverse, mask):
+    """A layer that multiplies its inputs itself: outputs and the gradients of everything."""
+
+    def run(x, state, weights, dense):
+        def loss(x, state, weights, dense):
+            outputs, last = recurrent.run(cell, (x,), tuple(state), tuple(weights), mask, reverse, tuple(dense))
+            return (outputs * jnp.cos(outputs)).sum() + sum((s**2).sum() for s in last), (outputs, last)
+
+        return jax.value_and_grad(loss, (0, 1, 2, 3), has_aux=True)(x, state, weights, dense)
+
+    return run
+
+
+@_SETTINGS
+@given(
+    cell=st.sampled_from([LSTM(), GRU()]), times=st.integers(1, 5), batch=st.integers(1, 9),
+    units=st.sampled_from([1, 8, 21, 40]), features=st.sampled_from([1, 5, 28, 64]), masked=st.booleans(),
+    reverse=st.booleans(), near=st.booleans(),
+)  # fmt: skip
+def test_a_layer_may_multiply_its_inputs_itself(cell, times, batch, units, features, masked, reverse, near):
+    gates, state, weights, mask = arguments(cell, times, batch, units, masked)
+    given = (noise(7, times, batch, features), state, weights,
+             [noise(8, features, gates.shape[-1]) / features**0.5, noise(6, gates.shape[-1])])  # fmt: skip
+    closed = jax.make_jaxpr(trained_layer(cell, reverse, mask))(*given)
+    with pytest.MonkeyPatch.context() as patch:
+        if not near:
+            patch.setattr(native_recurrent, "_NEAR", 0)
+        native = optimise(closed)
+    calls = {e.primitive.name: e.params["loop"].features for e in native.eqns if e.primitive.name.startswith("openipu")}
+    kind = type(cell).__name__.lower()
+    assert calls == {f"openipu_{kind}_forward": features * (near and kind == "lstm"), f"openipu_{kind}_backward": 0}
+    flat = jax.tree.leaves(given)
+    close(jax.jit(jaxpr_as_fun(native))(*flat), jax.jit(jaxpr_as_fun(closed))(*flat))
+    # The product made before, and everything differentiated by JAX.
+    gradients = jax.grad(
+        lambda x, s, w, d: trained_loss(cell, (x @ d[0] + d[1],), s, w, mask, reverse), (0, 1, 2, 3)
+    )(*given)
+    close(gradients, jax.jit(trained_layer(cell, reverse, mask))(*given)[1])
+
+
+def trained_loss(cell, inputs, state, weights, mask, reverse):
+    outputs, last = recurrent.run(cell, inputs, tuple(state), tuple(weights), mask, reverse)
+    return (outputs * jnp.cos(outputs)).sum() + sum((s**2).sum() for s in last)
+
+
+@pytest.mark.parametrize("units", [12, 70])
+def test_lanes_of_a_layer_share_the_weights_of_its_inputs(units):
+    gates, state, weights, _ = arguments(LSTM(), 4, 5, units, False)
+    given = (noise(7, 4, 5, 9), state, weights, [noise(8, 9, gates.shape[-1]), noise(6, gates.shape[-1])])
+    closed = jax.make_jaxpr(trained_layer(LSTM(), False, None))(*given)
+    lanes = jax.tree.map(lambda a: jnp.stack([a, a * 0.5, -a]), given[:2])
+    flat = jax.tree.leaves((*lanes, *given[2:]))
+    axes = [*[0] * 3, *[None] * 3]
+    native, plain = (jax.jit(jax.vmap(jaxpr_as_fun(c), axes)) for c in (optimise(closed), closed))
+    close(native(*flat), plain(*flat))
 
 
 @pytest.mark.parametrize("cell", [LSTM(), GRU()])

@@ -21,6 +21,7 @@ class Loop:
       times, batch, units: sizes.
       reversed: from the last time to the first.
       masked: the last operand says where the state changes.
+      features: of the inputs, where the loop multiplies them itself; 0 where it is given their product.
     """
 
     target: str
@@ -29,16 +30,12 @@ class Loop:
     units: int
     reversed: bool = False
     masked: bool = False
-
-    @property
-    def operands(self) -> int:
-        """How many arrays the loop takes besides the mask."""
-        return _OPERANDS[self.target][0]
+    features: int = 0
 
     @property
     def shared(self) -> tuple[int, ...]:
         """Which operands are weights, the same for all lanes."""
-        return _OPERANDS[self.target][1]
+        return (*_SHARED[self.target], *(_OF_INPUTS if self.features else ()))
 
     @property
     def results(self) -> list[tuple[int, ...]]:
@@ -50,13 +47,14 @@ class Loop:
         return [*[state] * (gates - 2), (self.times, self.batch, gates * self.units)]
 
 
-# How many operands each has, and which of them are weights.
-_OPERANDS = {
-    "openipu_lstm_forward": (4, (3,)),
-    "openipu_lstm_backward": (10, (9,)),
-    "openipu_gru_forward": (4, (2, 3)),
-    "openipu_gru_backward": (8, (7,)),
+# Which operands are weights, and which are those of the inputs besides.
+_SHARED = {
+    "openipu_lstm_forward": (3,),
+    "openipu_lstm_backward": (9,),
+    "openipu_gru_forward": (2, 3),
+    "openipu_gru_backward": (7,),
 }
+_OF_INPUTS = (4, 5)
 _FORWARD_RESULTS = {"openipu_lstm_forward": 7, "openipu_gru_forward": 5}
 # A state of two arrays for four gates, of one for three.
 _GATES = {"openipu_lstm_backward": 4, "openipu_gru_backward": 3}
@@ -73,7 +71,7 @@ def _results(*operands: Any, loop: Loop, lanes: int) -> list[ShapedArray]:
 
 
 def _attributes(*, loop: Loop, lanes: int) -> targets.Attributes:
-    shape = (max(lanes, 1), loop.times, loop.batch, loop.units)
+    shape = (max(lanes, 1), loop.times, loop.batch, loop.units, loop.features)
     return {"shape": shape, "reversed": int(loop.reversed), "masked": int(loop.masked)}
 
 
@@ -94,5 +92,5 @@ def _lanes(arrays: Sequence[jax.Array], axes: Sequence[int | None], *, loop: Loo
 
 
 PRIMITIVES: dict[str, Primitive] = {
-    target: targets.define(target, _results, _attributes, _lanes) for target in _OPERANDS
+    target: targets.define(target, _results, _attributes, _lanes) for target in _SHARED
 }

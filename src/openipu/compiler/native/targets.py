@@ -24,6 +24,7 @@ NAMES = (
     "openipu_gru_forward",
     "openipu_gru_backward",
     "openipu_product",
+    "openipu_outer_sum",
 )
 
 Attributes = dict[str, tuple[int, ...] | int]

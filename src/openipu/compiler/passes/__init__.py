@@ -15,7 +15,8 @@ The kernels and the layout are one walk because they decide each other: a convol
 happens to be stored in, and determines the order of what follows. The rewritten step is not meant to be
 differentiated: custom derivative rules are opened by step 1.
 
-`finish` is applied to a whole execution, when lanes and loops are in it: large products go to native kernels.
+`finish` is applied to a whole execution, when lanes and loops are in it: large products and sums over many rows
+go to native kernels.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from openipu.compiler import native
-from openipu.compiler.passes import dead, inline, native_product, native_recurrent, rewriter
+from openipu.compiler.passes import dead, inline, native_outer, native_product, native_recurrent, rewriter
 
 
 def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu") -> ClosedJaxpr:
@@ -56,7 +57,7 @@ def finish(execution: Callable, arguments: tuple, platform: str = "cpu") -> Call
     if platform != "cpu" or native.library() is None:
         return execution
     closed, shape = jax.make_jaxpr(execution, return_shape=True)(*arguments)
-    compute, structure = jaxpr_as_fun(native_product.run(closed)), jax.tree.structure(shape)
+    compute, structure = jaxpr_as_fun(native_product.run(native_outer.run(closed))), jax.tree.structure(shape)
 
     def finished(*given: Any) -> Any:
         return jax.tree.unflatten(structure, compute(*jax.tree.leaves(given)))

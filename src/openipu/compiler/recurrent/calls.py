@@ -27,6 +27,11 @@ def named(loop: Callable, cell: Cell, direction: str, reverse: bool, inputs: Arr
     return jax.jit(loop)
 
 
+def multiplies(cell: Cell, inputs: Arrays, weights: Arrays) -> bool:
+    """Whether the loop of a cell may be given the layer's inputs, and makes the gates' share of them itself."""
+    return _kind(cell, inputs, weights) == "lstm"
+
+
 def target(name: str) -> tuple[str, bool]:
     """The name of a call without what tells its order of time, and whether that is reversed."""
     return name.removesuffix(_REVERSED), name.endswith(_REVERSED)

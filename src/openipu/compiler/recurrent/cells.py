@@ -38,7 +38,7 @@ class Cell(Protocol):
         ...
 
 
-def _over_time(left: jax.Array, right: jax.Array) -> jax.Array:
+def over_time(left: jax.Array, right: jax.Array) -> jax.Array:
     """The sum over times and batch of products: the gradient of a weight, as one product."""
     return lax.dot_general(left, right, (((0, 1), (0, 1)), ((), ())))
 
@@ -89,7 +89,7 @@ class LSTM:
     def finished(self, found: Arrays, kept: Arrays, inputs: Arrays, before: Arrays) -> tuple[Arrays, Arrays]:
         """The weights' gradients."""
         of_gates, *of_projected = found
-        weights = [_over_time(before[0], of_gates), *(_over_time(kept[3] * kept[4], o) for o in of_projected)]
+        weights = [over_time(before[0], of_gates), *(over_time(kept[3] * kept[4], o) for o in of_projected)]
         return (of_gates,), tuple(weights)
 
 
@@ -163,8 +163,8 @@ class GRU:
         gates, new = of_gates[..., : 2 * units], of_gates[..., 2 * units :]
         if self.reset_after:
             share = jnp.concatenate([gates, new * reset], axis=-1)
-            return found, (_over_time(hidden, share), share.sum((0, 1)))
-        return found, (_over_time(hidden, gates), _over_time(hidden * reset, new))
+            return found, (over_time(hidden, share), share.sum((0, 1)))
+        return found, (over_time(hidden, gates), over_time(hidden * reset, new))
 
 
 @attrs.frozen
@@ -191,7 +191,7 @@ class Plain:
 
     def finished(self, found: Arrays, kept: Arrays, inputs: Arrays, before: Arrays) -> tuple[Arrays, Arrays]:
         """The weight's gradient."""
-        return found, (_over_time(before[0], found[0]),)
+        return found, (over_time(before[0], found[0]),)
 
 
 CELLS: dict[str, Any] = {"lstm": LSTM, "gru": GRU, "plain": Plain}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from openipu.compiler.recurrent import calls
-from openipu.compiler.recurrent.cells import Arrays, Cell
+from openipu.compiler.recurrent.cells import Arrays, Cell, over_time
 
 
 class Kept(NamedTuple):
@@ -24,6 +24,7 @@ def run(
     weights: Arrays,
     mask: jax.Array | None = None,
     reverse: bool = False,
+    dense: Arrays = (),
 ) -> tuple[jax.Array, Arrays]:
     """The outputs [time, batch, units] and the last state, with a gradient of our own.
 
@@ -34,31 +35,50 @@ def run(
       weights: what the state is multiplied with.
       mask: [time, batch]; where it is False the state stays as it is.
       reverse: from the last time to the first.
+      dense: weights [features, gates] and bias [gates], where the first of `inputs` is the layer's input itself and
+        the gates' share of it is still to be made.
     """
+    if dense and not calls.multiplies(cell, inputs, weights):
+        inputs, dense = (_product(inputs[0], dense), *inputs[1:]), ()
 
     @jax.custom_vjp
-    def loop(inputs: Arrays, state: Arrays, weights: Arrays, mask: jax.Array | None) -> tuple[jax.Array, Arrays]:
-        return ahead(inputs, state, weights, mask)[0]
+    def loop(inputs: Arrays, state: Arrays, weights: Arrays, dense: Arrays, mask: jax.Array | None) -> tuple:
+        return ahead(inputs, state, weights, dense, mask)[0]
 
-    def ahead(inputs: Arrays, state: Arrays, weights: Arrays, mask: jax.Array | None) -> tuple:
-        last, kept = forward(cell, inputs, state, weights, mask, reverse)
-        return (kept.states[0], last), (inputs, state, weights, mask, kept)
+    def ahead(inputs: Arrays, state: Arrays, weights: Arrays, dense: Arrays, mask: jax.Array | None) -> tuple:
+        last, kept = forward(cell, inputs, state, weights, mask, reverse, dense)
+        return (kept.states[0], last), (inputs, state, weights, dense, mask, kept)
 
     def back(residuals: tuple, cotangents: tuple) -> tuple:
-        inputs, state, weights, mask, kept = residuals
+        inputs, state, weights, dense, mask, kept = residuals
         of_outputs, of_last = cotangents
-        return *backward(cell, inputs, state, weights, mask, kept, of_outputs, of_last, reverse), None
+        of_inputs, *others = backward(cell, inputs, state, weights, mask, kept, of_outputs, of_last, reverse)
+        of_dense: Arrays = ()
+        if dense:
+            of_gates, *rest = of_inputs
+            of_dense = (over_time(inputs[0], of_gates), of_gates.sum((0, 1)))
+            of_inputs = (lax.dot_general(of_gates, dense[0], (((2,), (1,)), ((), ()))), *rest)
+        return of_inputs, *others, of_dense, None
 
     loop.defvjp(ahead, back)
-    return loop(inputs, state, weights, mask)
+    return loop(inputs, state, weights, dense, mask)
 
 
 def forward(
-    cell: Cell, inputs: Arrays, state: Arrays, weights: Arrays, mask: jax.Array | None = None, reverse: bool = False
+    cell: Cell,
+    inputs: Arrays,
+    state: Arrays,
+    weights: Arrays,
+    mask: jax.Array | None = None,
+    reverse: bool = False,
+    dense: Arrays = (),
 ) -> tuple[Arrays, Kept]:
     """The last state, and what `backward` needs; the outputs are `kept.states[0]`."""
 
-    def loop(inputs: Arrays, state: Arrays, weights: Arrays, mask: jax.Array | None) -> tuple[Arrays, Kept]:
+    def loop(inputs: Arrays, state: Arrays, weights: Arrays, dense: Arrays, mask: jax.Array | None) -> tuple:
+        if dense:
+            inputs = (_product(inputs[0], dense), *inputs[1:])
+
         def step(state: Arrays, now: tuple) -> tuple[Arrays, Kept]:
             inputs, mask = now
             after, kept = cell.step(inputs, state, weights)
@@ -68,7 +88,7 @@ def forward(
 
         return lax.scan(step, state, (inputs, mask), reverse=reverse)
 
-    return calls.named(loop, cell, calls.FORWARD, reverse, inputs, weights)(inputs, state, weights, mask)
+    return calls.named(loop, cell, calls.FORWARD, reverse, inputs, weights)(inputs, state, weights, dense, mask)
 
 
 def backward(
@@ -114,6 +134,12 @@ def backward(
     of_state, found = named(of_last, of_outputs, kept.cell, inputs, before, transposed, mask)
     of_inputs, of_weights = cell.finished(found, kept.cell, inputs, before)
     return of_inputs, of_state, of_weights
+
+
+def _product(x: jax.Array, dense: Arrays) -> jax.Array:
+    """The gates' share of a layer's inputs: for all times at once, which is cheaper than at each."""
+    weights, bias = dense
+    return lax.dot_general(x, weights, (((2,), (0,)), ((), ()))) + bias
 
 
 def _before(first: jax.Array, after: jax.Array, reverse: bool) -> jax.Array:

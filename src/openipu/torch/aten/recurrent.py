@@ -7,7 +7,6 @@ import attrs
 import jax
 import jax.numpy as jnp
 import torch
-from jax import lax
 from torch.fx import Node
 
 from openipu.compiler import recurrent
@@ -29,39 +28,41 @@ class Weights:
     projection: jax.Array | None = None
 
 
+    def bias(self, of: jax.Array | None) -> jax.Array:
+        """One of the biases; zeros where it is absent."""
+        return jnp.zeros(self.inputs.shape[0], self.inputs.dtype) if of is None else of
+
+
 @attrs.frozen
 class Layer:
     """A kind of layer, in the terms of the core's kernel.
 
     Attributes:
       cell: what happens at one time.
-      prepared: from (weights, product of the inputs), the cell's inputs and what it multiplies its state with.
+      prepared: what the inputs are multiplied with and the bias that is added, and what the state is multiplied with.
     """
 
     cell: Cell
-    prepared: Callable[[Weights, jax.Array], tuple[jax.Array, tuple[jax.Array, ...]]]
+    prepared: Callable[[Weights], tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]]
 
 
-def _dense(x: jax.Array, weight: jax.Array, bias: jax.Array | None) -> jax.Array:
-    product = lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))
-    return product if bias is None else product + bias
-
-
-def _biased(weights: Weights, gates: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+def _biased(weights: Weights) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
     projection = () if weights.projection is None else (weights.projection.T,)
-    return gates if weights.hidden_bias is None else gates + weights.hidden_bias, (weights.hidden.T, *projection)
+    bias = weights.bias(weights.input_bias)
+    if weights.hidden_bias is not None:
+        bias = bias + weights.hidden_bias
+    return (weights.inputs.T, bias), (weights.hidden.T, *projection)
 
 
-def _gru_order(weights: Weights, gates: jax.Array) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+def _gru_order(weights: Weights) -> tuple[tuple[jax.Array, jax.Array], tuple[jax.Array, ...]]:
     """PyTorch has the reset gate before the update gate; the kernel the other way round."""
-    units = weights.hidden.shape[1]
-    bias = jnp.zeros(3 * units, gates.dtype) if weights.hidden_bias is None else weights.hidden_bias
 
     def ordered(values: jax.Array) -> jax.Array:
         reset, update, new = jnp.split(values, 3, axis=-1)
         return jnp.concatenate([update, reset, new], axis=-1)
 
-    return ordered(gates), (ordered(weights.hidden.T), ordered(bias))
+    of_inputs, of_state = (weights.bias(b) for b in (weights.input_bias, weights.hidden_bias))
+    return (ordered(weights.inputs.T), ordered(of_inputs)), (ordered(weights.hidden.T), ordered(of_state))
 
 
 _LSTM = Layer(LSTM(), _biased)
@@ -70,9 +71,8 @@ _GRU = Layer(GRU(), _gru_order)
 
 def _run(layer: Layer, x: jax.Array, state: tuple, weights: Weights, reverse: bool) -> tuple[jax.Array, tuple]:
     """One direction of one layer over [time, batch, features]."""
-    # One large product for all times is cheaper than one at each step; so is its gradient.
-    gates, hidden = layer.prepared(weights, _dense(x, weights.inputs, weights.input_bias))
-    return recurrent.run(layer.cell, (gates,), state, hidden, reverse=reverse)
+    dense, hidden = layer.prepared(weights)
+    return recurrent.run(layer.cell, (x,), state, hidden, reverse=reverse, dense=dense)
 
 
 def _layers(

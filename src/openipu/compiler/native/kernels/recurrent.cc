@@ -5,20 +5,11 @@
 // activated while they are still in registers.
 #include <algorithm>
 
-#include <omp.h>
-
-#include "kernel.h"
-#include "vectors.h"
+#include "parts.h"
+#include "tiles.h"
 
 namespace openipu {
 namespace {
-
-// Rows that a pass over the weights computes at once: their sums fill the registers.
-constexpr int64_t kRows = kWidth == 16 ? 6 : 3;
-// Vectors of one row that it computes at once, where these are not the gates.
-constexpr int kColumns = 4;
-// Multiply-adds that are worth waking another thread for.
-constexpr int64_t kThread = 1 << 18;
 
 // 2^k and e^r - 1, where x = k log 2 + r: together they make e^x and e^x - 1 without loss.
 inline void exponential(Floats x, Floats& power, Floats& rest) {
@@ -62,6 +53,8 @@ inline Floats tangent_gradient(Floats y, Floats g) { return g * (1.0f - y * y); 
 // Several lanes of [time, batch, ...]; lanes share the weights.
 struct Shape {
   int64_t lanes, times, batch, units;
+  // Of the inputs that the loop multiplies itself; 0 where it is given their product.
+  int64_t features;
   bool reversed, masked;
 
   // How the first index of time and the following ones are numbered.
@@ -101,51 +94,20 @@ class Panels {
   Packed packed_;
 };
 
-// Adds rows times a panel to sums that stay in registers.
-template <int gates, int rows>
-inline void multiply(const float* left, int64_t step, int64_t depth, const float* panel, Floats (&sums)[rows][gates]) {
-  for (int64_t d = 0; d < depth; d++, panel += gates * kWidth) {
-    Floats right[gates];
-    for (int g = 0; g < gates; g++) right[g] = load<Floats>(panel + g * kWidth);
-    for (int r = 0; r < rows; r++) {
-      const Floats x = everywhere(left[r * step + d]);
-      for (int g = 0; g < gates; g++) sums[r][g] += x * right[g];
-    }
-  }
-}
-
-// Calls `work` with the number of rows, known to the compiler, for all of `count` rows.
+// Goes over all rows of all lanes, in as many parts as it is worth.
 template <class Work>
-inline void by_rows(int64_t count, Work&& work) {
-  int64_t row = 0;
-  for (; row + kRows <= count; row += kRows) work(row, std::integral_constant<int, kRows>());
-  switch (count - row) {
-    case 5: return work(row, std::integral_constant<int, 5>());
-    case 4: return work(row, std::integral_constant<int, 4>());
-    case 3: return work(row, std::integral_constant<int, 3>());
-    case 2: return work(row, std::integral_constant<int, 2>());
-    case 1: return work(row, std::integral_constant<int, 1>());
-  }
-}
-
-// Goes over all rows of all lanes, on as many threads as it is worth.
-template <class Work>
-void share_out(const Shape& s, int64_t each, Work&& work) {
+void share_out(ffi::ThreadPool& pool, const Shape& s, int64_t each, const Work& work) {
   const int64_t blocks = (s.batch + kRows - 1) / kRows, all = s.lanes * blocks;
-  const int64_t total = s.lanes * s.times * s.batch * each;
-  const int64_t threads = std::max<int64_t>(1, std::min({int64_t(omp_get_max_threads()), all, total / kThread}));
-  auto part = [&](int64_t thread, int64_t of) {
-    int64_t block = all * thread / of;
-    const int64_t end = all * (thread + 1) / of;
+  const int64_t parts = parts_for(pool, all, s.lanes * s.times * s.batch * each);
+  in_parts(pool, parts, [&](int64_t part) {
+    int64_t block = all * part / parts;
+    const int64_t end = all * (part + 1) / parts;
     while (block < end) {
       const int64_t lane = block / blocks, first = block % blocks, last = std::min(blocks, first + end - block);
       work(Rows{lane, first * kRows, std::min(s.batch, last * kRows)});
       block += last - first;
     }
-  };
-  if (threads == 1) return part(0, 1);
-#pragma omp parallel num_threads(threads)
-  part(omp_get_thread_num(), omp_get_num_threads());
+  });
 }
 
 // Rows times a matrix [depth, units] that is packed as panels of single vectors.
@@ -158,12 +120,9 @@ class Product {
     const float* panel = wide_.data();
     for (int64_t first = 0; first < units_; first += kColumns * kWidth) {
       const int64_t vectors = std::min<int64_t>(kColumns, (units_ - first + kWidth - 1) / kWidth);
-      switch (vectors) {
-        case 4: columns<4>(left, rows, panel, result, first); break;
-        case 3: columns<3>(left, rows, panel, result, first); break;
-        case 2: columns<2>(left, rows, panel, result, first); break;
-        case 1: columns<1>(left, rows, panel, result, first); break;
-      }
+      by_vectors(vectors, [&](auto constant) {
+        columns<decltype(constant)::value>(left, rows, panel, result, first);
+      });
       panel += depth_ * vectors * kWidth;
     }
   }
@@ -189,7 +148,7 @@ class Product {
     by_rows(rows, [&](int64_t row, auto constant) {
       constexpr int count = decltype(constant)::value;
       Floats sums[count][vectors] = {};
-      multiply<vectors, count>(left + row * depth_, depth_, depth_, panel, sums);
+      multiply<vectors, count>(left + row * depth_, depth_, 1, depth_, panel, sums);
       for (int r = 0; r < count; r++) {
         for (int v = 0; v < vectors; v++) {
           const int64_t unit = first + v * kWidth;
@@ -228,12 +187,15 @@ struct Arrays {
 
 void keep(const float* before, float* after, int64_t count) { std::memcpy(after, before, count * sizeof(float)); }
 
-// in: gates [.., 4 units], hidden and memory at the beginning, weights [units, 4 units], (mask)
+// in: gates [.., 4 units], hidden and memory at the beginning, weights [units, 4 units], (mask);
+//     with features, inputs [.., features] instead of gates, and after the weights those of the inputs
+//     [features, 4 units] and the bias [4 units]
 // out: hidden, memory, and at every time the input, forget, new and output gate and what is shown of the memory
-void lstm_forward(const Shape& s, const Arrays& a) {
+void lstm_forward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Panels weights(a.in[3], units, 4, units);
-  share_out(s, 4 * units * units, [&](Rows rows) {
+  const Panels of_inputs(s.features ? a.in[4] : nullptr, s.features, 4, units);
+  share_out(pool, s, 4 * units * (units + s.features), [&](Rows rows) {
     for (int64_t step = 0; step < s.times; step++) {
       const int64_t now = s.row(rows.lane, s.time(step), rows.begin);
       const int64_t start = rows.lane * s.batch + rows.begin;
@@ -247,10 +209,14 @@ void lstm_forward(const Shape& s, const Arrays& a) {
           constexpr int many = decltype(constant)::value;
           Floats sums[many][4];
           for (int r = 0; r < many; r++) {
-            const float* gates = a.in[0] + (now + row + r) * 4 * units + unit;
+            const float* gates = s.features ? a.in[5] + unit : a.in[0] + (now + row + r) * 4 * units + unit;
             for (int g = 0; g < 4; g++) sums[r][g] = load_some(gates + g * units, count);
           }
-          multiply<4, many>(hidden + row * units, units, units, weights.group(group), sums);
+          if (s.features) {
+            const float* inputs = a.in[0] + (now + row) * s.features;
+            multiply<4, many>(inputs, s.features, 1, s.features, of_inputs.group(group), sums);
+          }
+          multiply<4, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
           for (int r = 0; r < many; r++) {
             const int64_t at = (now + row + r) * units + unit;
             const Floats enter = sigmoid(sums[r][0]), forget = sigmoid(sums[r][1]);
@@ -274,10 +240,10 @@ void lstm_forward(const Shape& s, const Arrays& a) {
 // in: gradients of the last hidden state, of the last memory and of all outputs; the gates that were kept (5);
 //     memory before every time; weights [4 units, units]; (mask)
 // out: gradients of the first hidden state, of the first memory and of the gates [.., 4 units]
-void lstm_backward(const Shape& s, const Arrays& a) {
+void lstm_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Product back(a.in[9], 4 * units, units);
-  share_out(s, 4 * units * units, [&](Rows rows) {
+  share_out(pool, s, 4 * units * units, [&](Rows rows) {
     float* of_hidden = a.out[0] + (rows.lane * s.batch + rows.begin) * units;
     float* of_memory = a.out[1] + (rows.lane * s.batch + rows.begin) * units;
     keep(a.in[0] + (of_hidden - a.out[0]), of_hidden, rows.count() * units);
@@ -318,10 +284,10 @@ void lstm_backward(const Shape& s, const Arrays& a) {
 // in: gates (update, reset, new) [.., 3 units], hidden at the beginning, weights [units, 3 units] and bias [3 units] of
 //     the state's share, (mask)
 // out: hidden, and at every time update, reset, new and the state's share of new
-void gru_forward(const Shape& s, const Arrays& a) {
+void gru_forward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Panels weights(a.in[2], units, 3, units);
-  share_out(s, 3 * units * units, [&](Rows rows) {
+  share_out(pool, s, 3 * units * units, [&](Rows rows) {
     for (int64_t step = 0; step < s.times; step++) {
       const int64_t now = s.row(rows.lane, s.time(step), rows.begin);
       const bool first = step == 0;
@@ -337,7 +303,7 @@ void gru_forward(const Shape& s, const Arrays& a) {
           for (int r = 0; r < many; r++) {
             for (int g = 0; g < 3; g++) sums[r][g] = bias[g];
           }
-          multiply<3, many>(hidden + row * units, units, units, weights.group(group), sums);
+          multiply<3, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
           for (int r = 0; r < many; r++) {
             const float* gates = a.in[0] + (now + row + r) * 3 * units + unit;
             const int64_t at = (now + row + r) * units + unit;
@@ -360,10 +326,10 @@ void gru_forward(const Shape& s, const Arrays& a) {
 // in: gradients of the last hidden state and of all outputs; update, reset, new and the share that were kept; hidden
 //     before every time; weights [3 units, units]; (mask)
 // out: gradients of the first hidden state and of the gates [.., 3 units]
-void gru_backward(const Shape& s, const Arrays& a) {
+void gru_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
   const int64_t units = s.units;
   const Product back(a.in[7], 3 * units, units);
-  share_out(s, 3 * units * units, [&](Rows rows) {
+  share_out(pool, s, 3 * units * units, [&](Rows rows) {
     float* of_hidden = a.out[0] + (rows.lane * s.batch + rows.begin) * units;
     keep(a.in[0] + (of_hidden - a.out[0]), of_hidden, rows.count() * units);
     std::vector<float> stays(rows.count() * units), shares(rows.count() * 3 * units);
@@ -399,17 +365,23 @@ void gru_backward(const Shape& s, const Arrays& a) {
   });
 }
 
-template <void (*loop)(const Shape&, const Arrays&)>
-ffi::Error call(ffi::RemainingArgs args, ffi::RemainingRets rets, Numbers shape, int64_t reversed, int64_t masked) {
+template <void (*loop)(ffi::ThreadPool&, const Shape&, const Arrays&)>
+ffi::Error call(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, Numbers shape,
+                int64_t reversed, int64_t masked) {
   return run([&] {
     const int64_t* n = shape.begin();
-    loop(Shape{n[0], n[1], n[2], n[3], reversed != 0, masked != 0}, Arrays(args, rets, masked != 0));
+    loop(pool, Shape{n[0], n[1], n[2], n[3], n[4], reversed != 0, masked != 0}, Arrays(args, rets, masked != 0));
   });
 }
 
 auto binding() {
-  return ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<Numbers>("shape").Attr<int64_t>("reversed").Attr<int64_t>(
-      "masked");
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .RemainingArgs()
+      .RemainingRets()
+      .Attr<Numbers>("shape")
+      .Attr<int64_t>("reversed")
+      .Attr<int64_t>("masked");
 }
 
 }  // namespace

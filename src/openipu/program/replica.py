@@ -36,6 +36,11 @@ class Spread:
         return self.lanes * self.devices
 
     @property
+    def layout(self) -> "Layout":
+        """How the values of one device's replicas are laid out."""
+        return Layout(self.lanes)
+
+    @property
     def axis_names(self) -> list[tuple[str, int]]:
         """The axes that a step may communicate over, as `jax.make_jaxpr` wants them."""
         return [(name, size) for name, size in ((DEVICES, self.devices), (AXIS, self.lanes)) if size > 1]

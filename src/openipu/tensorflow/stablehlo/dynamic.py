@@ -7,7 +7,7 @@ from jax import lax
 
 from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 

@@ -47,11 +47,6 @@ def _dynamic_iota(op: Op, values: list, frame: Frame) -> list:
     return [lax.broadcasted_iota(op.type.dtype, op.type.shape, op.attr("iota_dimension"))]
 
 
-@op("stablehlo.dynamic_broadcast_in_dim")
-def _dynamic_broadcast_in_dim(op: Op, values: list, frame: Frame) -> list:
-    return [lax.broadcast_in_dim(values[0], op.type.shape, op.attr("broadcast_dimensions"))]
-
-
 @op("stablehlo.dynamic_pad")
 def _dynamic_pad(op: Op, values: list, frame: Frame) -> list:
     x, filler, *amounts = values

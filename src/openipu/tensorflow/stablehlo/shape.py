@@ -38,7 +38,7 @@ def _transpose(op: Op, values: list, frame: Frame) -> list:
     return [lax.transpose(values[0], op.attr("permutation"))]
 
 
-@op("stablehlo.broadcast_in_dim")
+@op("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 def _broadcast_in_dim(op: Op, values: list, frame: Frame) -> list:
     return [lax.broadcast_in_dim(values[0], op.type.shape, op.attr("broadcast_dimensions"))]
 

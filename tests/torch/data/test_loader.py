@@ -120,6 +120,7 @@ def test_a_dataset_that_loads_its_samples_in_its_own_way_is_asked_for_each():
     assert list(loader) == [4]
 
 
+@pytest.mark.filterwarnings("ignore:This DataLoader will create 7 worker processes:UserWarning")
 def test_rebatching_loses_one_batch_in_all_instead_of_one_per_worker():
     found = {}
     for mode in (Mode.Async, Mode.AsyncRebatched):

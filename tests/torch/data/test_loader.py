@@ -87,7 +87,6 @@ def test_a_generator_goes_along_into_the_worker():
     loader.terminate()
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_tensors_come_as_from_the_loader_of_torch(shuffle):
     dataset = torch.utils.data.TensorDataset(torch.randn(10, 2, 3).half(), torch.arange(10))
@@ -120,7 +119,6 @@ def test_a_dataset_that_loads_its_samples_in_its_own_way_is_asked_for_each():
     assert list(loader) == [4]
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create 7 worker processes:UserWarning")
 def test_rebatching_loses_one_batch_in_all_instead_of_one_per_worker():
     found = {}
     for mode in (Mode.Async, Mode.AsyncRebatched):

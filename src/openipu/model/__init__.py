@@ -19,6 +19,7 @@ from openipu.model.estimate import (
 from openipu.model.fitting.advice import suggestions
 from openipu.model.options import Options, Partials, Recompute
 from openipu.model.predict import durations_of, estimate
+from openipu.model.system import stage_copy
 
 __all__ = [
     "LAUNCH_LOW",
@@ -42,6 +43,7 @@ __all__ = [
     "cost",
     "durations_of",
     "estimate",
+    "stage_copy",
     "suggestions",
     "trace",
 ]

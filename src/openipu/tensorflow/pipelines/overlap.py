@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import tensorflow as tf
 
-from openipu.compiler.pipeline import devices_for
+from openipu.compiler import devices_for
 from openipu.contexts import during
 from openipu.program import Pipeline, Plan, Reduction
 from openipu.runtime import Session

@@ -11,7 +11,7 @@ from openipu.torch.exceptions import Error
 from openipu.torch.options import Options
 
 if TYPE_CHECKING:
-    from openipu.program.replica import Layout
+    from openipu.program import Layout
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class Batching:
     def layout(self) -> "Layout":
         """How the replicas' values are laid out."""
         # Not with the module: loaders count batches in processes that never load JAX.
-        from openipu.program.replica import Layout
+        from openipu.program import Layout
 
         return Layout(self.replicas, shared=self.instances > 1)
 

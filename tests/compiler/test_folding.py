@@ -9,6 +9,7 @@ import pytest
 from openipu.compiler import compile_program, folding
 from openipu.compiler.execution import traced_step
 from openipu.program import OutputMode, Plan, Program, Reduction, Slot
+from openipu.program.replica import ALONE
 from openipu.runtime import DeviceEngine
 from tests.compiler import toy
 
@@ -96,7 +97,7 @@ def test_inference_folds_its_iterations(monkeypatch):
 
 def cut(given: Program) -> folding.Folding | None:
     with jax.enable_x64(True):
-        step, structure = traced_step(given, Plan())
+        step, structure = traced_step(given, ALONE, False)
     return folding.fold(step, (len(given.shared), len(given.local), len(given.batch)), structure)
 
 

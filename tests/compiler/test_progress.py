@@ -55,7 +55,7 @@ def program(during=lambda: None):
 
 def compiled(shown, of=None, cache=None):
     """Compile as the front ends do."""
-    with progress.compiling("small/train", shown):
+    with progress.shown("small/train", shown):
         progress.begin("Capture")
         return compile_program(of or program(), Plan(), cache=cache)
 
@@ -229,7 +229,7 @@ def test_a_word_that_is_none_is_refused(monkeypatch):
 def test_elapsed_time(monkeypatch, seconds, text):
     stream = io.StringIO()
     monkeypatch.setattr(progress.Progress, "seconds", seconds)
-    with progress.compiling("small", Lines(stream)):
+    with progress.shown("small", Lines(stream)):
         progress.begin("Capture")
     assert stream.getvalue() == f"Compiling module small: Capture … [Elapsed: {text}]\n"
 

@@ -7,14 +7,14 @@ from jax.extend import core
 
 from openipu.compiler.execution import traced_step
 from openipu.compiler.segments import split
-from openipu.program import Plan
+from openipu.program.replica import ALONE
 from tests.compiler import toy
 
 
 @pytest.mark.parametrize("stages", [2, 4])
 def test_parts_only_use_earlier_parts_and_together_are_the_step(stages):
     program = toy.program(stages)
-    closed, _ = traced_step(program, Plan())
+    closed, _ = traced_step(program, ALONE, False)
     segments = split(closed, 2 * stages)
     generator = np.random.default_rng(0)
     arguments = [
@@ -34,7 +34,7 @@ def test_parts_only_use_earlier_parts_and_together_are_the_step(stages):
 
 def test_each_weight_is_used_by_its_own_stage_only():
     stages = 4
-    closed, _ = traced_step(toy.program(stages), Plan())
+    closed, _ = traced_step(toy.program(stages), ALONE, False)
     weights = closed.jaxpr.invars[: toy.LAYERS]
     for layer, weight in enumerate(weights):
         used = {s.index for s in split(closed, 2 * stages) if weight in s.inputs}

@@ -169,5 +169,6 @@ def test_a_program_whose_data_sleeps_ends_soon(tmp_path, program, times):
             assert said == "interrupted\n" and heard < SOON / 2
         _, error = running.communicate(timeout=SOON)
     finally:
-        running.kill()
+        with running:
+            running.kill()
     assert running.returncode == 0 and "Traceback" not in error, error

@@ -78,5 +78,6 @@ def test_thirty_programs_race_and_some_are_killed(tmp_path, monkeypatch):
             assert "held by" not in victim.communicate()[1]
     finally:
         for racer in racers:
-            racer.kill()
+            with racer:
+                racer.kill()
     assert hardware.attached_ipus() == frozenset()

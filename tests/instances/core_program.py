@@ -37,7 +37,8 @@ def main():
         weights = np.concatenate([store.values[f"w{i}"].ravel() for i in range(toy.LAYERS)])
         everyones = instances.gather(weights)
         np.testing.assert_array_equal(everyones, np.broadcast_to(weights, everyones.shape))
-    print("trained on", engine.plan.devices, "devices of each of", count, "instances", *sys.argv[1:])
+    devices = engine.executable.spread.devices // count
+    print("trained on", devices, "devices of each of", count, "instances", *sys.argv[1:])
 
 
 main()

@@ -5,7 +5,7 @@ import pytest
 
 from openipu.hardware import BOW, MK1, MK2
 from openipu.model import Category, OperationKind, Options, Partials, Pass, Recompute, estimate, suggestions, trace
-from openipu.model.complaint import complaint
+from openipu.model.fitting.complaint import complaint
 from openipu.model.slot_layers import layer_of_slot
 from openipu.program import Plan, Schedule
 from tests.model.toy import network, pipelined

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from openipu.compiler import Cache, compile_program
+from openipu.compiler import Cache, compile_program, export, restore
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.compiler.serialised import Loaded
 from openipu.program import OutputMode, Pipeline, Plan, Reduction, Schedule, replica
@@ -94,3 +94,17 @@ def test_stages_on_their_own_devices_say_that_they_are_not_cached(tmp_path, capl
     plan = Plan(4, gradient_accumulation=4, pipeline=Pipeline(2, Schedule.GROUPED, (0, 1)))
     compile_pipeline(toy.program(2), plan, devices_for(plan), Cache(tmp_path))
     assert "not kept in the cache" in caplog.text
+
+
+def test_an_exported_executable_of_several_devices_runs_on_them_again():
+    plan = Plan(4, 4, 2)
+    program = attrs.evolve(toy.program(), identity="toy")
+    made = compile_program(program, plan)
+    homes = []
+    for executable in (made, restore(program, plan, export(made))):
+        store = toy.Store(program)
+        engine = DeviceEngine(executable, store.shared, store.local)
+        engine.run(engine.place(toy.feeds(4, 4)), range(4))
+        homes.append(store.home())
+    for name, value in homes[0].items():
+        np.testing.assert_array_equal(value, homes[1][name], err_msg=name)

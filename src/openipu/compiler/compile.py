@@ -20,6 +20,7 @@ from openipu.compiler.pipeline import devices_for
 from openipu.compiler.spread import Places
 from openipu.errors import UnsupportedError
 from openipu.program import Plan, Program
+from openipu.program.replica import Spread
 
 log = logging.getLogger("openipu.cache")
 
@@ -32,6 +33,7 @@ class Executable:
 
     Attributes:
       program, plan: what was compiled.
+      spread: how the replicas are spread over the devices there are.
       call: (shared, local, feeds, seeds) -> (shared, local, outputs, finished, first). Nothing is donated: the values
         from before stay until those from after are known to be good.
       places: where the arguments live.
@@ -44,6 +46,7 @@ class Executable:
 
     program: Program
     plan: Plan
+    spread: Spread
     call: Callable
     places: Places
     seconds: float
@@ -68,11 +71,10 @@ def compile_program(
       cache: where the executable is looked for first, and kept.
       inspection: looks at the step of one replica, or at what was noted of it; may refuse by raising.
     """
-    plan = attrs.evolve(plan, devices=spread.local_devices(plan.replicas))
     together = plan.instances > 1 and program.together
     if together:
-        described = f"{program.name}, {plan}" + (f", tables of {rows} rows" if rows is not None else "")
-        instances.equal(described, "compiling a program")
+        tables = f", tables of {rows} rows" if rows is not None else ""
+        instances.equal(f"{program.name}, {plan}, {spread.here(plan)}{tables}", "compiling a program")
     key = key_of(program, plan, rows) if cache is not None else None
     if cache is None or key is None:
         return _compiled(program, plan, rows, inspection)
@@ -104,11 +106,12 @@ def _found_or_compiled(
 
 def _compiled(program: Program, plan: Plan, rows: int | None, inspection: Inspection | None) -> Executable:
     started = time.perf_counter()
-    places = spread.places(plan)
+    here = spread.here(plan)
+    places = spread.places(here)
     with jax.enable_x64(True):
         progress.begin("Lowering")
         with naming(inspection):
-            traced, structure = traced_step(program, plan)
+            traced, structure = traced_step(program, here, plan.stochastic_rounding)
         progress.begin("Passes")
         step = passes.optimise(traced, jax.default_backend())
         progress.begin("XLA Compilation")
@@ -119,11 +122,11 @@ def _compiled(program: Program, plan: Plan, rows: int | None, inspection: Inspec
             jax.ShapeDtypeStruct(plan.everyone.axes, np.uint64),
         )
         # Over replicas, products have one axis more than the step shows.
-        options = libraries.options(step, jax.default_backend()) if not plan.lanes.axes else {}
+        options = libraries.options(step, jax.default_backend()) if not here.layout.axes else {}
         feeds = places.feeds if rows is None else [places.feeds] + [places.shared] * len(program.batch)
-        execution = build(program, plan, step, structure, rows is not None)
-        execution = spread.over_devices(execution, plan, None if rows is None else len(program.batch))
-        if plan.spread.devices == 1:
+        execution = build(program, plan, here, step, structure, rows is not None)
+        execution = spread.over_devices(execution, plan, here, None if rows is None else len(program.batch))
+        if here.devices == 1:
             execution = passes.finish(execution, arguments, jax.default_backend())
         lowered = jax.jit(
             execution,
@@ -137,7 +140,7 @@ def _compiled(program: Program, plan: Plan, rows: int | None, inspection: Inspec
     progress.finish()
     seconds = time.perf_counter() - started
     shapes = serialised.shapes_of(compiled)
-    return Executable(program, plan, compiled, places, seconds, shapes, rows, notes=notes)
+    return Executable(program, plan, here, compiled, places, seconds, shapes, rows, notes=notes)
 
 
 def _keep(executable: Executable, cache: Cache, key: str) -> Executable:
@@ -198,11 +201,12 @@ def _loaded(
     program: Program, plan: Plan, rows: int | None, header: dict[str, Any], data: bytes, path: Path | None
 ) -> Executable:
     started = time.perf_counter()
-    places = spread.places(plan)
+    here = spread.here(plan)
+    places = spread.places(here)
     shapes = serialised.from_json(header["shapes"])
     call = serialised.load(data, places.devices, shapes, spread.results(plan, places))
     seconds = time.perf_counter() - started
-    return Executable(program, plan, call, places, seconds, shapes, rows, path, header.get("notes", {}))
+    return Executable(program, plan, here, call, places, seconds, shapes, rows, path, header.get("notes", {}))
 
 
 def _from_cache(
@@ -235,4 +239,4 @@ def _check_shapes(shapes: serialised.Shapes, program: Program) -> None:
 
 def on_one_device(plan: Plan) -> bool:
     """Whether all that this process does of a plan runs on a single JAX device."""
-    return devices_for(plan) is None and spread.local_devices(plan.replicas) == 1
+    return devices_for(plan) is None and spread.here(plan).lanes == plan.replicas

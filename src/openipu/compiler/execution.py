@@ -14,17 +14,20 @@ from openipu.compiler import folding, replicated
 from openipu.compiler.passes import lane_sums, rounding
 from openipu.compiler.replicated import Values
 from openipu.program import OutputMode, Plan, Program
-from openipu.program.replica import tracing_for
+from openipu.program.replica import Spread, tracing_for
 
 Execution = Callable[[Values, Values, Values, jax.Array], tuple[Values, Values, Values, Values, Values]]
 
 
-def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, tables: bool = False) -> Execution:
+def build(
+    program: Program, plan: Plan, spread: Spread, step: core.ClosedJaxpr, structure: Any, tables: bool = False
+) -> Execution:
     """The function an execution computes.
 
     Args:
       program: what one step does.
       plan: how many steps, updates and replicas.
+      spread: how the replicas are spread over devices.
       step, structure: the step of one replica and the structure of its results (see `traced_step`).
       tables: the first feed are row numbers; then follows, for every input of a step, the table they choose from.
 
@@ -35,8 +38,8 @@ def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, 
       programs of several processes: that is what each brings home.
     """
 
-    lanes, run = _steps(program, plan, step, structure)
-    update = replicated.update(program, plan)
+    lanes, run = _steps(program, plan, spread, step, structure)
+    update = replicated.update(program, plan, spread)
     # Steps between two updates, as so many runs of `lanes` steps each.
     sequence = plan.gradient_accumulation // lanes if update is not None else 1
 
@@ -59,8 +62,8 @@ def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, 
         def one_update(state: tuple, items: tuple):  # noqa: ANN202
             gradients, (shared, local, last), outputs = _accumulate(one_run, state, items, program, plan, lanes)
             if update is not None:
-                gradients = replicated.over_devices(plan, gradients)
-                key = replicated.update_key(plan, seeds, items[0])
+                gradients = replicated.over_devices(spread, gradients)
+                key = replicated.update_key(plan, spread, seeds, items[0])
                 shared, local = update(shared, local, gradients, key)
             return (shared, local, last), outputs
 
@@ -77,38 +80,40 @@ def build(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any, 
             every = last
         else:
             every = [o.reshape(plan.device_iterations, *o.shape[1 + (lanes > 1) + (sequence > 1) :]) for o in every]
-        finished = replicated.finish(program, plan)(shared, local)
-        first = replicated.of_first(plan, local) if plan.instances > 1 and program.together else []
+        finished = replicated.finish(program, spread)(shared, local)
+        first = replicated.of_first(spread, local) if plan.instances > 1 and program.together else []
         return shared if update is not None else [], local, every, finished, first
 
     return execution
 
 
-def traced_step(program: Program, plan: Plan) -> tuple[core.ClosedJaxpr, Any]:
+def traced_step(program: Program, spread: Spread, stochastic_rounding: bool) -> tuple[core.ClosedJaxpr, Any]:
     """The step of one replica as a jaxpr, and the structure of its results."""
     if program.prepare is not None:
         program.prepare()
     abstract = [[s.abstract for s in group] for group in (program.shared, program.local, program.batch)]
-    with tracing_for(plan.spread):
-        trace = jax.make_jaxpr(program.step, axis_env=plan.spread.axis_names, return_shape=True)
+    with tracing_for(spread):
+        trace = jax.make_jaxpr(program.step, axis_env=spread.axis_names, return_shape=True)
         closed, shape = trace(*abstract, jax.random.key(0))
-    if plan.stochastic_rounding:
-        closed = _rounded(closed, plan)
+    if stochastic_rounding:
+        closed = _rounded(closed, spread)
     return closed, jax.tree.structure(shape)
 
 
-def _rounded(step: core.ClosedJaxpr, plan: Plan) -> core.ClosedJaxpr:
+def _rounded(step: core.ClosedJaxpr, spread: Spread) -> core.ClosedJaxpr:
     """The step with casts that draw from its key, its last argument."""
 
     def run(*arguments):  # noqa: ANN202
         return rounding.stochastic(step, arguments, jax.random.fold_in(arguments[-1], rounding.SALT))
 
     abstract = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in step.in_avals]
-    with tracing_for(plan.spread):
-        return jax.make_jaxpr(run, axis_env=plan.spread.axis_names)(*abstract)
+    with tracing_for(spread):
+        return jax.make_jaxpr(run, axis_env=spread.axis_names)(*abstract)
 
 
-def _steps(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any) -> tuple[int, Callable]:
+def _steps(
+    program: Program, plan: Plan, spread: Spread, step: core.ClosedJaxpr, structure: Any
+) -> tuple[int, Callable]:
     """How many steps run at once, and what runs them on a device's replicas.
 
     That is (shared, local, batch, index, seeds) -> (reduced gradients, local, outputs); batch, index and outputs have a
@@ -121,13 +126,13 @@ def _steps(program: Program, plan: Plan, step: core.ClosedJaxpr, structure: Any)
     lanes = cut.lanes(alike) if cut is not None else 1
     if cut is not None and lanes > 1:
         sums = _summed(program, jax.tree.unflatten(structure, step.out_avals)[0])
-        one = folding.folded(cut, lanes, sums, plan.spread.axis_names)
-        return lanes, _over_replicas(one, plan, lanes)
+        one = folding.folded(cut, lanes, sums, spread.axis_names)
+        return lanes, _over_replicas(one, plan, spread, lanes)
 
     def single(*arguments):  # noqa: ANN202
         return jax.tree.unflatten(structure, core.jaxpr_as_fun(step)(*jax.tree.leaves(arguments)))
 
-    return 1, _over_replicas(single, plan, 1)
+    return 1, _over_replicas(single, plan, spread, 1)
 
 
 def _summed(program: Program, gradients: Sequence[Any]) -> list[bool]:
@@ -139,26 +144,24 @@ def _summed(program: Program, gradients: Sequence[Any]) -> list[bool]:
     return [g.dtype.itemsize >= 4 and (d is None or g.dtype == d) for g, d in zip(gradients, dtypes, strict=True)]
 
 
-def _over_replicas(step: Callable, plan: Plan, lanes: int) -> Callable:
+def _over_replicas(step: Callable, plan: Plan, spread: Spread, lanes: int) -> Callable:
     """The step, or so many steps at once, of a device's replicas (see `_steps`)."""
     # Steps come before replicas.
     axis = int(lanes > 1)
-    mapped = plan.spread.mapped(step, in_axes=(None, 0, axis, axis), out_axes=(0, 0, axis))
+    mapped = spread.mapped(step, in_axes=(None, 0, axis, axis), out_axes=(0, 0, axis))
 
     def run(shared: Values, local: Values, batch: Values, index: jax.Array, seeds: jax.Array):  # noqa: ANN202
-        keys = (
-            jax.vmap(lambda i: replicated.keys(plan, seeds, i)) if lanes > 1 else partial(replicated.keys, plan, seeds)
-        )
-        arguments = (shared, local, batch, keys(index))
-        if not plan.lanes.axes:
+        keys = partial(replicated.keys, spread, seeds)
+        arguments = (shared, local, batch, (jax.vmap(keys) if lanes > 1 else keys)(index))
+        if not spread.layout.axes:
             gradients, local, outputs = mapped(*arguments)
-            return [replicated.reduced(plan, g) for g in gradients], local, outputs
+            return [replicated.reduced(plan, spread, g) for g in gradients], local, outputs
         # Gradients are summed where they are made: over replicas and examples at once.
         closed, shape = jax.make_jaxpr(mapped, return_shape=True)(*arguments)
         sums = jax.tree.leaves(([True] * len(shape[0]), [False] * len(shape[1]), [False] * len(shape[2])))
         flat = lane_sums.summed(closed, sums)(*jax.tree.leaves(arguments))
         gradients, local, outputs = jax.tree.unflatten(jax.tree.structure(shape), flat)
-        return [replicated.reduced(plan, g) for g in gradients], local, outputs
+        return [replicated.reduced(plan, spread, g) for g in gradients], local, outputs
 
     return run
 

@@ -118,7 +118,8 @@ def compile_pipeline(
     stages = len(devices)
     with jax.enable_x64(True):
         with naming(inspection):
-            closed, structure = traced_step(attrs.evolve(program, step=_with_own_gradients(program.step)), plan)
+            own = attrs.evolve(program, step=_with_own_gradients(program.step))
+            closed, structure = traced_step(own, plan.over(1), plan.stochastic_rounding)
         if inspection is not None:
             inspection.traced(closed, structure)()
         # What nobody uses would be computed in the first part, which then needs values of other stages.
@@ -141,7 +142,7 @@ def compile_pipeline(
             homes = (owners, homes[1])
         _check_local_state(program, groups[1], results[1], segments)
         add = jax.jit(lambda total, gradient, seen: replicated.add_gradient(total, gradient, seen, plan))
-        finish = jax.jit(replicated.finish(program, plan))
+        finish = jax.jit(replicated.finish(program, plan.over(1)))
     progress.finish()
     return PipelineExecutable(
         program, plan, parts, updates, tuple(map(tuple, groups)), tuple(map(tuple, results)), homes, add,
@@ -173,13 +174,14 @@ def _part(segment: Segment, device: Device, plan: Plan, shared: set, gradients: 
     axes = tuple(None if v in shared else 0 for v in segment.inputs)
     is_gradient = [v in gradients for v in segment.outputs]
 
-    mapped = plan.spread.mapped(evaluate, in_axes=axes)
+    spread = plan.over(1)
+    mapped = spread.mapped(evaluate, in_axes=axes)
 
     def call(*inputs: jax.Array) -> list[jax.Array]:
         made = list(mapped(*inputs))
         if plan.replicas == 1:
             return made
-        return [replicated.reduced(plan, o.sum(0)) if g else o for o, g in zip(made, is_gradient, strict=True)]
+        return [replicated.reduced(plan, spread, o.sum(0)) if g else o for o, g in zip(made, is_gradient, strict=True)]
 
     return Part(segment.inputs, segment.outputs, jax.jit(call), device)
 

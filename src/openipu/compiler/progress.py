@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
+from openipu.contexts import during
+
 # Every compilation goes through these, in this order.
 PHASES = ("Capture", "Lowering", "Passes", "XLA Compilation")
 
@@ -48,16 +50,13 @@ _active: contextvars.ContextVar[tuple[Progress, Display] | None] = contextvars.C
 
 
 @contextlib.contextmanager
-def compiling(name: str, display: Display | None) -> Iterator[None]:
+def shown(name: str, display: Display | None) -> Iterator[None]:
     """Phases that begin inside are those of the compilation of `name`, shown by `display` if there is one."""
     if display is None:
         yield
         return
-    token = _active.set((Progress(name), display))
-    try:
+    with during(_active, (Progress(name), display)):
         yield
-    finally:
-        _active.reset(token)
         display.close()
 
 

@@ -27,7 +27,7 @@ def showing(
       cached: whether a finished executable may be found. The lookup comes before "Lowering": a hit shows nothing.
       bar: what draws on a terminal; `Bar` by default.
     """
-    return progress.compiling(name, display(wanted, "Lowering" if cached else "Capture", bar))
+    return progress.shown(name, display(wanted, "Lowering" if cached else "Capture", bar))
 
 
 def display(shown: bool | None, after: str, bar: Callable[[TextIO, str], Display] | None = None) -> Display | None:

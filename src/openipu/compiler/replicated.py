@@ -9,26 +9,26 @@ from jax import lax
 
 from openipu.compiler.passes import rounding
 from openipu.program import Plan, Program, Reduction
-from openipu.program.replica import ALONE, DEVICES, tracing_for
+from openipu.program.replica import ALONE, DEVICES, Spread, tracing_for
 
 Values = list[jax.Array]
 
 
-def keys(plan: Plan, seeds: jax.Array, index: jax.Array | int) -> jax.Array:
+def keys(spread: Spread, seeds: jax.Array, index: jax.Array | int) -> jax.Array:
     """The random keys of one step, one for every replica."""
-    return plan.spread.mapped(lambda seed: jax.random.fold_in(jax.random.key(seed), index))(seeds)
+    return spread.mapped(lambda seed: jax.random.fold_in(jax.random.key(seed), index))(seeds)
 
 
-def reduced(plan: Plan, total: jax.Array) -> jax.Array:
+def reduced(plan: Plan, spread: Spread, total: jax.Array) -> jax.Array:
     """A gradient that was summed over the replicas of a device, as the plan's reduction wants it."""
-    if plan.replica_reduction is Reduction.SUM or plan.spread.replicas == 1:
+    if plan.replica_reduction is Reduction.SUM or spread.replicas == 1:
         return total
-    return total / total.dtype.type(plan.spread.replicas)
+    return total / total.dtype.type(spread.replicas)
 
 
-def over_devices(plan: Plan, gradients: Values) -> Values:
+def over_devices(spread: Spread, gradients: Values) -> Values:
     """The gradients of an update, summed over devices: once, all of one type together, whatever was accumulated."""
-    if plan.spread.devices == 1:
+    if spread.devices == 1:
         return gradients
     made = list(gradients)
     for dtype in dict.fromkeys(g.dtype for g in gradients):
@@ -40,10 +40,10 @@ def over_devices(plan: Plan, gradients: Values) -> Values:
     return made
 
 
-def of_first(plan: Plan, values: Values) -> Values:
+def of_first(spread: Spread, values: Values) -> Values:
     """What the first of all replicas has, known to all devices."""
-    firsts = [plan.lanes.first(v) for v in values]
-    if plan.spread.devices == 1 or not firsts:
+    firsts = [spread.layout.first(v) for v in values]
+    if spread.devices == 1 or not firsts:
         return firsts
     # Bit patterns: whatever a value is, a sum of it and zeros is the same value.
     patterns = [_bits(v) for v in firsts]
@@ -77,14 +77,16 @@ def add_gradient(total: jax.Array, gradient: jax.Array, seen: jax.Array, plan: P
     return total * (so_far / (so_far + count)) + gradient / (so_far + count)
 
 
-def update_key(plan: Plan, seeds: jax.Array, steps: jax.Array) -> jax.Array:
+def update_key(plan: Plan, spread: Spread, seeds: jax.Array, steps: jax.Array) -> jax.Array:
     """What a weight update may draw from, by the numbers of its steps: the same for all replicas."""
-    seed = of_first(plan, [seeds])[0] if plan.stochastic_rounding else plan.lanes.first(seeds)
+    seed = of_first(spread, [seeds])[0] if plan.stochastic_rounding else spread.layout.first(seeds)
     key = jax.random.fold_in(jax.random.key(seed), jnp.max(steps))
     return jax.random.fold_in(key, rounding.SALT + 1)
 
 
-def update(program: Program, plan: Plan) -> Callable[[Values, Values, Values, jax.Array], tuple[Values, Values]] | None:
+def update(
+    program: Program, plan: Plan, spread: Spread
+) -> Callable[[Values, Values, Values, jax.Array], tuple[Values, Values]] | None:
     """(shared, local, gradients, key) -> (shared, local).
 
     Local state is read of the first replica, written for all. The key is only drawn from for stochastic rounding.
@@ -94,7 +96,7 @@ def update(program: Program, plan: Plan) -> Callable[[Values, Values, Values, ja
     one = program.update
 
     def apply(shared: Values, local: Values, gradients: Values, key: jax.Array) -> tuple[Values, Values]:
-        arguments = (shared, _firsts(one, plan, shared, local, gradients), gradients)
+        arguments = (shared, _firsts(one, spread, shared, local, gradients), gradients)
         with tracing_for(ALONE):
             if plan.stochastic_rounding:
                 closed, shape = jax.make_jaxpr(one, return_shape=True)(*arguments)
@@ -110,35 +112,35 @@ def update(program: Program, plan: Plan) -> Callable[[Values, Values, Values, ja
     return apply
 
 
-def _firsts(update: Callable, plan: Plan, shared: Values, local: Values, gradients: Values) -> Values:
+def _firsts(update: Callable, spread: Spread, shared: Values, local: Values, gradients: Values) -> Values:
     """Local state of the first replica; over devices, only what the update reads is told to all."""
-    firsts = [plan.lanes.first(v) for v in local]
-    if plan.spread.devices == 1 or not firsts:
+    firsts = [spread.layout.first(v) for v in local]
+    if spread.devices == 1 or not firsts:
         return firsts
     with tracing_for(ALONE):
         jaxpr = jax.make_jaxpr(update)(shared, firsts, gradients).jaxpr
     used = {id(v) for equation in jaxpr.eqns for v in equation.invars} | {id(v) for v in jaxpr.outvars}
     variables = jaxpr.invars[len(shared) : len(shared) + len(local)]
     read = [i for i, variable in enumerate(variables) if id(variable) in used]
-    for index, value in zip(read, of_first(plan, [local[i] for i in read]), strict=True):
+    for index, value in zip(read, of_first(spread, [local[i] for i in read]), strict=True):
         firsts[index] = value
     return firsts
 
 
-def finish(program: Program, plan: Plan) -> Callable[[Values, Values], Values]:
+def finish(program: Program, spread: Spread) -> Callable[[Values, Values], Values]:
     """(shared, local) -> what every replica computes once at the end of an execution.
 
     Over several processes, each is told what the replicas of all of them have computed.
     """
     if program.finish is None:
         return lambda shared, local: []
-    mapped = plan.spread.mapped(program.finish, in_axes=(None, 0))
+    mapped = spread.mapped(program.finish, in_axes=(None, 0))
 
     def run(shared: Values, local: Values) -> Values:
         finished = list(mapped(shared, local))
-        if plan.instances == 1:
+        if spread.instances == 1:
             return finished
-        lanes = [f if plan.lanes.axes else f[None] for f in finished]
+        lanes = [f if spread.layout.axes else f[None] for f in finished]
         return [lax.all_gather(f, DEVICES, tiled=True) for f in lanes]
 
     return run

@@ -11,7 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDev
 from openipu import instances
 from openipu.errors import InstanceError
 from openipu.program import OutputMode, Plan
-from openipu.program.replica import DEVICES
+from openipu.program.replica import DEVICES, Spread
 
 _EVERYWHERE = PartitionSpec()
 _SPREAD = PartitionSpec(DEVICES)
@@ -35,14 +35,15 @@ class Places:
     feeds: Sharding
 
 
-def local_devices(replicas: int) -> int:
-    """The largest number of this process' devices that carries the same number of replicas each."""
-    return max(n for n in range(1, min(replicas, jax.local_device_count()) + 1) if replicas % n == 0)
+def here(plan: Plan) -> Spread:
+    """A plan's replicas on the devices there are: the most that carry the same number of replicas each."""
+    most = min(plan.replicas, jax.local_device_count())
+    return plan.over(max(n for n in range(1, most + 1) if plan.replicas % n == 0))
 
 
-def places(plan: Plan) -> Places:
-    """Where the values of a program live."""
-    mesh = _mesh(plan)
+def places(spread: Spread) -> Places:
+    """Where the values of a program live whose replicas are spread so."""
+    mesh = _mesh(spread)
     devices = tuple(mesh.devices.flat)
     if len(devices) == 1:
         alone = SingleDeviceSharding(devices[0])
@@ -57,22 +58,22 @@ def results(plan: Plan, where: Places) -> tuple[Sharding, ...]:
     return where.shared, where.local, outputs, where.shared if plan.instances > 1 else where.local, where.shared
 
 
-def over_devices(execution: Callable, plan: Plan, tables: int | None) -> Callable:
+def over_devices(execution: Callable, plan: Plan, spread: Spread, tables: int | None) -> Callable:
     """The execution of one device's replicas as one of all devices'; values are whole to its caller.
 
     Args:
       execution: see `openipu.compiler.execution.build`.
-      plan: how replicas are spread.
+      plan, spread: what it returns, and how its replicas are spread.
       tables: how many of the feeds are tables, after the row numbers; None when feeds are the data themselves.
     """
-    if plan.spread.devices == 1:
+    if spread.devices == 1:
         return execution
     outputs = _SPREAD if plan.outputs is OutputMode.FINAL else _STEPS
     finished = _EVERYWHERE if plan.instances > 1 else _SPREAD
     feeds = _STEPS if tables is None else [_STEPS] + [_EVERYWHERE] * tables
 
     def of_device(shared: list, local: list, feeds: list, seeds: jax.Array) -> tuple:
-        if plan.lanes.axes:
+        if spread.layout.axes:
             return execution(shared, local, feeds, seeds)
         # A device with a single replica: its axis is only there for the other devices.
         fed = [f[:, 0] for f in feeds] if tables is None else [feeds[0][:, 0], *feeds[1:]]
@@ -83,22 +84,23 @@ def over_devices(execution: Callable, plan: Plan, tables: int | None) -> Callabl
 
     return jax.shard_map(
         of_device,
-        mesh=_mesh(plan),
+        mesh=_mesh(spread),
         in_specs=(_EVERYWHERE, _SPREAD, feeds, _SPREAD),
         out_specs=(_EVERYWHERE, _SPREAD, outputs, finished, _EVERYWHERE),
         check_vma=False,
     )
 
 
-def _mesh(plan: Plan) -> Mesh:
+def _mesh(spread: Spread) -> Mesh:
     """As many devices of every instance that acts together."""
-    if plan.instances == 1:
-        return Mesh(np.array(jax.local_devices()[: plan.devices]), (DEVICES,))
+    if spread.instances == 1:
+        return Mesh(np.array(jax.local_devices()[: spread.devices]), (DEVICES,))
     members = instances.current()
-    if len(members) != plan.instances:
+    if len(members) != spread.instances:
         raise InstanceError(
-            f"The program is made for {plan.instances} instances, but {len(members)} act together here. "
+            f"The program is made for {spread.instances} instances, but {len(members)} act together here. "
             "Call popdist.init() before models are made, and use a model on the instances it was made on."
         )
-    chosen = [[d for d in jax.devices() if d.process_index == member][: plan.devices] for member in members]
+    each = spread.devices // spread.instances
+    chosen = [[d for d in jax.devices() if d.process_index == member][:each] for member in members]
     return Mesh(np.array(chosen).reshape(-1), (DEVICES,))

@@ -6,7 +6,7 @@ import numpy as np
 
 from openipu import instances
 from openipu.errors import UnsupportedError
-from openipu.instances.membership import membership
+from openipu.instances import membership
 
 Average, Sum, Min, Max = "Average", "Sum", "Min", "Max"
 

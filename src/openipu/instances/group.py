@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 from collections.abc import Collection, Iterator
 
+from openipu.contexts import during
 from openipu.errors import InstanceError
 from openipu.instances.joining import joined
 
@@ -28,11 +29,8 @@ def only(members: Collection[int]) -> Iterator[None]:
         raise InstanceError(f"Instances are numbers from 0 to {count - 1}. Received: {sorted(set(members))}.")
     if index not in chosen:
         raise InstanceError(f"Instance {index} is none of {list(chosen)}.")
-    token = _members.set(chosen)
-    try:
+    with during(_members, chosen):
         yield
-    finally:
-        _members.reset(token)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,5 @@
 """What a real IPU would need for a captured program: memory, cycles, time. Predicted, without hardware."""
 
-from openipu.model.advice import suggestions
 from openipu.model.captured import Traced, trace
 from openipu.model.constants import LAUNCH_LOW, Constant
 from openipu.model.cost import Cost, cost
@@ -17,8 +16,10 @@ from openipu.model.estimate import (
     Stage,
     Suggestion,
 )
+from openipu.model.fitting.advice import suggestions
 from openipu.model.options import Options, Partials, Recompute
 from openipu.model.predict import durations_of, estimate
+from openipu.model.system import stage_copy
 
 __all__ = [
     "LAUNCH_LOW",
@@ -42,6 +43,7 @@ __all__ = [
     "cost",
     "durations_of",
     "estimate",
+    "stage_copy",
     "suggestions",
     "trace",
 ]

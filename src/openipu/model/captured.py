@@ -74,12 +74,11 @@ class Captured:
 
 def trace(program: Program, plan: Plan) -> Traced:
     """Traces a program with the names of its layers, convolutions still convolutions."""
-    # Rounding at random is hardware's; the pass that imitates it is no work of an IPU.
-    exact = attrs.evolve(plan, stochastic_rounding=False)
     # JAX remembers what it traced by the function: a new one is traced again, with names.
     fresh = attrs.evolve(program, step=lambda *arguments: program.step(*arguments))
     with jax.enable_x64(True), marks.naming():
-        step, structure = traced_step(fresh, exact)
+        # Rounding at random is hardware's; the pass that imitates it is no work of an IPU.
+        step, structure = traced_step(fresh, plan.over(1), stochastic_rounding=False)
     return completed(program, plan, step, structure)
 
 

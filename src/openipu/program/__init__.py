@@ -1,8 +1,9 @@
 """What is to be run: the captured program and the plan for running it. Pure data, nothing is executed here."""
 
-from openipu.program.limits import Limit
+from openipu.program.limits import Limit, strictest
 from openipu.program.plan import OutputMode, Pipeline, Plan, Reduction
 from openipu.program.program import Program, Slot
+from openipu.program.replica import Layout
 from openipu.program.schedule import (
     Kind,
     Schedule,
@@ -16,6 +17,7 @@ from openipu.program.schedule import (
 
 __all__ = [
     "Kind",
+    "Layout",
     "Limit",
     "OutputMode",
     "Pipeline",
@@ -29,5 +31,6 @@ __all__ = [
     "check_count",
     "check_mapping",
     "stash_depth",
+    "strictest",
     "timeline",
 ]

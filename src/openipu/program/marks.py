@@ -4,10 +4,12 @@ import contextlib
 import contextvars
 import re
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import jax
 from jax.extend import core
 
+from openipu.contexts import during
 from openipu.jax_boundary import name_stack
 
 _PREFIX = "openipu_part_"
@@ -44,14 +46,9 @@ def part_of(equation: core.JaxprEqn, parts: int) -> int | None:
     return parts - 1 - int(found[-1]) if "transpose(" in stack else int(found[-1])
 
 
-@contextlib.contextmanager
-def naming() -> Iterator[None]:
+def naming() -> AbstractContextManager[bool]:
     """Trace with the names of layers: front ends mark operations with `layer` inside only, as nobody else reads it."""
-    token = _naming.set(True)
-    try:
-        yield
-    finally:
-        _naming.reset(token)
+    return during(_naming, True)
 
 
 def names_wanted() -> bool:

@@ -65,7 +65,6 @@ class Plan:
       outputs: which steps' outputs come back.
       stochastic_rounding: whether casts to float16 and bfloat16 go up or down at random rather than to the nearest.
       instances: processes that run the program together, each with as many replicas.
-      devices: JAX devices of one process that its replicas are spread over; decided where it is compiled.
     """
 
     device_iterations: int = _positive(1)
@@ -77,7 +76,6 @@ class Plan:
     outputs: OutputMode = attrs.field(default=OutputMode.ALL, validator=instance_of(OutputMode))
     stochastic_rounding: bool = attrs.field(default=False, validator=instance_of(bool))
     instances: int = _positive(1)
-    devices: int = _positive(1)
 
     def __attrs_post_init__(self) -> None:
         if self.device_iterations % self.gradient_accumulation:
@@ -99,15 +97,9 @@ class Plan:
         """How the values of all processes' replicas are laid out."""
         return Layout(self.all_replicas, shared=self.instances > 1)
 
-    @property
-    def lanes(self) -> Layout:
-        """How the values of one device's replicas are laid out."""
-        return Layout(self.replicas // self.devices)
-
-    @property
-    def spread(self) -> Spread:
-        """How the replicas of all processes are spread."""
-        return Spread(self.replicas // self.devices, self.devices * self.instances, self.instances)
+    def over(self, devices: int) -> Spread:
+        """How the replicas of all processes are spread over so many JAX devices of each."""
+        return Spread(self.replicas // devices, devices * self.instances, self.instances)
 
     @property
     def all_replicas(self) -> int:

@@ -1,8 +1,8 @@
 """Replicas: the axes they are, what they tell each other, and how the values of one are laid out for all of them."""
 
-import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from openipu.contexts import during
 
 # Replicas are lanes of a device, and devices (of one process, or of many) run together.
 AXIS = "replica"
@@ -36,6 +38,11 @@ class Spread:
         return self.lanes * self.devices
 
     @property
+    def layout(self) -> "Layout":
+        """How the values of one device's replicas are laid out."""
+        return Layout(self.lanes)
+
+    @property
     def axis_names(self) -> list[tuple[str, int]]:
         """The axes that a step may communicate over, as `jax.make_jaxpr` wants them."""
         return [(name, size) for name, size in ((DEVICES, self.devices), (AXIS, self.lanes)) if size > 1]
@@ -58,14 +65,9 @@ ALONE = Spread()
 _spread: contextvars.ContextVar[Spread] = contextvars.ContextVar("openipu_spread", default=ALONE)
 
 
-@contextlib.contextmanager
-def tracing_for(spread: Spread) -> Iterator[None]:
+def tracing_for(spread: Spread) -> AbstractContextManager[Spread]:
     """Trace for replicas that are spread so: lowerings of cross-replica operations ask for it."""
-    token = _spread.set(spread)
-    try:
-        yield
-    finally:
-        _spread.reset(token)
+    return during(_spread, spread)
 
 
 def count() -> int:

@@ -2,7 +2,7 @@
 
 from openipu.runtime.device_engine import DeviceEngine
 from openipu.runtime.engine import Engine, Results
-from openipu.runtime.feed import Gatherer, prefetch
+from openipu.runtime.feed import Gatherer, aligned, prefetch
 from openipu.runtime.offline_engine import OfflineEngine
 from openipu.runtime.pipeline_engine import PipelineEngine
 from openipu.runtime.resident import Resident, bring_all_home
@@ -27,6 +27,7 @@ __all__ = [
     "Session",
     "Setting",
     "Synthetic",
+    "aligned",
     "bring_all_home",
     "compiling",
     "forget_compiled_programs",

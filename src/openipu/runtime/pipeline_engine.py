@@ -88,7 +88,7 @@ class PipelineEngine(ExecutableEngine):
             micro = work.micro_batch
             assert micro is not None
             if micro not in environments:
-                key = replicated.keys(self.executable.plan, seeds, start + micro)
+                key = replicated.keys(executable.plan.over(1), seeds, start + micro)
                 environments[micro] = dict(zip((*names[2], *names[3]), (*feeds[micro], key), strict=True))
             environment = environments[micro]
             index = work.stage if work.kind is Kind.FORWARD else parts - 1 - work.stage

@@ -15,7 +15,7 @@ from openipu.compiler.inspection import Inspection
 from openipu.compiler.pipeline import compile_pipeline, devices_for
 from openipu.compiler.traps import NONE
 from openipu.errors import InvalidNumberError, UnsupportedError
-from openipu.model.fits import MemoryCheck
+from openipu.model.fitting.fits import MemoryCheck
 from openipu.program import Plan, Program
 from openipu.runtime.device_engine import DeviceEngine
 from openipu.runtime.engine import Engine, Results

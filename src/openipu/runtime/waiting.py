@@ -1,13 +1,14 @@
 """An execution that calls the host while it runs is waited for in such a way that a signal can end it."""
 
-import contextlib
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import jax
 
+from openipu.contexts import during
 from openipu.runtime.signals import start
 
 T = TypeVar("T")
@@ -18,18 +19,13 @@ _LONGEST = 0.5
 _stop: contextvars.ContextVar[Callable[[], None] | None] = contextvars.ContextVar("openipu_stop", default=None)
 
 
-@contextlib.contextmanager
-def stoppable(stop: Callable[[], None]) -> Iterator[None]:
+def stoppable(stop: Callable[[], None]) -> AbstractContextManager[Callable[[], None]]:
     """Executions in here may be interrupted.
 
     Args:
       stop: makes an execution that runs in another thread fail soon; may be called more than once.
     """
-    token = _stop.set(stop)
-    try:
-        yield
-    finally:
-        _stop.reset(token)
+    return during(_stop, stop)
 
 
 def wait_for(call: Callable[[], T]) -> T:

@@ -1,8 +1,9 @@
 """Whether a module is being captured right now, which user code asks by `poptorch.isRunningOnIpu()`, and for what."""
 
-import contextlib
 import contextvars
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from openipu.contexts import during
 
 _capturing: contextvars.ContextVar[bool] = contextvars.ContextVar("capturing", default=False)
 
@@ -12,27 +13,17 @@ def isRunningOnIpu() -> bool:
     return _capturing.get()
 
 
-@contextlib.contextmanager
-def capturing() -> Iterator[None]:
+def capturing() -> AbstractContextManager[bool]:
     """Marks a piece of the program as the capture of a module."""
-    token = _capturing.set(True)
-    try:
-        yield
-    finally:
-        _capturing.reset(token)
+    return during(_capturing, True)
 
 
 _training: contextvars.ContextVar[bool | None] = contextvars.ContextVar("openipu_training", default=None)
 
 
-@contextlib.contextmanager
-def capturing_for(training: bool) -> Iterator[None]:
+def capturing_for(training: bool) -> AbstractContextManager[bool]:
     """Says whether the module being captured is going to be trained."""
-    token = _training.set(training)
-    try:
-        yield
-    finally:
-        _training.reset(token)
+    return during(_training, training)
 
 
 def trains() -> bool:

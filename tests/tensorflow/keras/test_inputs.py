@@ -54,7 +54,7 @@ def test_the_same_data_in_every_form_trains_the_same(pair):
 def test_a_repeated_dataset_goes_on_where_the_last_epoch_ended(pair):
     stock, model = pair
     for one in (stock, model):
-        one.fit(BATCHED.repeat(), steps_per_epoch=3, epochs=4, verbose=0)
+        one.fit(BATCHED.repeat(), steps_per_epoch=3, epochs=4, shuffle=False, verbose=0)
     weights_agree(stock, model)
 
 
@@ -133,7 +133,7 @@ def test_lists_tuples_and_dictionaries(twins):
         np.testing.assert_allclose(logs[1][name], value, rtol=1e-5, err_msg=name)
     dataset = tf.data.Dataset.from_tensor_slices(((X, Y), (Y, second))).batch(8, drop_remainder=True)
     for one in (stock, model):
-        one.fit(dataset, verbose=0)
+        one.fit(dataset, shuffle=False, verbose=0)
     weights_agree(stock, model)
     expected = stock.predict([X, Y], verbose=0)
     for given in ([X, Y], (X, Y), {"a": X, "b": Y}):
@@ -169,8 +169,8 @@ def test_shuffling_visits_every_example_once_and_differs_between_epochs(strategy
 
 def test_half_precision_integers_and_booleans_are_fed_as_they_are(strategy):
     with strategy.scope():
-        inputs = {"h": layers.Input((3,), dtype="float16"), "i": layers.Input((3,), dtype="uint8")}
-        inputs["b"] = layers.Input((3,), dtype="bool")
+        kinds = {"h": "float16", "i": "uint8", "b": "bool"}
+        inputs = {name: layers.Input((3,), dtype=kind, name=name) for name, kind in kinds.items()}
         summed = sum(layers.Lambda(lambda t: tf.cast(t, tf.float32))(v) for v in inputs.values())
         model = keras.Model(inputs, layers.Dense(1)(summed))
         model.compile("sgd", "mse")

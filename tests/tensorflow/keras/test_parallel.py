@@ -190,6 +190,7 @@ def test_the_progress_bar_counts_steps_of_a_replica():
     assert counts["steps"] == 10
 
 
+@pytest.mark.filterwarnings("ignore:Gradients do not exist for variables:UserWarning")
 def test_accumulators_of_another_dtype_beside_a_variable_without_gradient():
     class Unused(keras.layers.Layer):
         def build(self, shape):

@@ -33,6 +33,7 @@ def trained_like_stock(strategy, build, x=X, tolerance=1e-5):
         np.testing.assert_allclose(received, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
 
 
+@pytest.mark.filterwarnings("ignore:Layer 'flatten:UserWarning")
 @pytest.mark.parametrize("kind", ["LSTM", "GRU"])
 def test_masks_backwards_and_states(kind, strategy, loops):
     def build():

@@ -65,7 +65,8 @@ def programs():
     started = {case: subprocess.Popen([*command, *case], cwd=ROOT, **streams) for case in CASES}
     yield started
     for program in started.values():
-        program.kill()
+        with program:
+            program.kill()
 
 
 @pytest.mark.parametrize("case", CASES, ids="-".join)

@@ -87,7 +87,6 @@ def test_a_generator_goes_along_into_the_worker():
     loader.terminate()
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_tensors_come_as_from_the_loader_of_torch(shuffle):
     dataset = torch.utils.data.TensorDataset(torch.randn(10, 2, 3).half(), torch.arange(10))

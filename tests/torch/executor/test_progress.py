@@ -55,7 +55,7 @@ def test_every_phase_moves_the_bar(terminal):
 
 def test_a_phase_is_shown_as_soon_as_it_begins(terminal):
     screen = terminal()
-    with progress.compiling("Linear", GraphCompilation(screen)):
+    with progress.shown("Linear", GraphCompilation(screen)):
         for number, phase in enumerate(PHASES):
             progress.begin(phase)
             last = screen.getvalue().split("\r")[-1]

@@ -91,4 +91,5 @@ def _run(commands: list[list[str]]) -> None:
         raise CompilerError(str(error)) from error
     finally:
         for process in started:
-            process.kill()
+            with process:
+                process.kill()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import attrs
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -163,24 +164,35 @@ def _select_and_scatter_add(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored]
         # The window is searched in the program's order of dimensions: that decides which of equal values is first.
         offsets = [physical(offset) for offset in itertools.product(*(range(size) for size in sizes))]
         lows = physical(tuple(low for low, _ in padding))
-        steps, spans = physical(strides), physical(sizes)
-        winner = _first_winner(operand, source.shape, offsets, lows, steps, ascending)
-        if all(span <= step for span, step in zip(spans, steps, strict=True)):
-            return _place_apart(source, winner, operand.shape, offsets, lows, steps, spans)
-        return _place_overlapping(source, winner, operand.shape, offsets, lows, steps)
+        windows = _Windows(offsets, lows, physical(strides), physical(sizes))
+        winner = _first_winner(operand, source.shape, windows, ascending)
+        if all(span <= step for span, step in zip(windows.spans, windows.steps, strict=True)):
+            return _place_apart(source, winner, operand.shape, windows)
+        return _place_overlapping(source, winner, operand.shape, windows)
 
     return [Stored(rewriter.emit(scatter, source, stored.atom), stored.order)]
 
 
-def _first_winner(
-    operand: jax.Array,
-    shape: tuple[int, ...],
-    offsets: list[list[int]],
-    lows: list[int],
-    steps: list[int],
-    ascending: bool,
-) -> jax.Array:
+@attrs.frozen(eq=False)
+class _Windows:
+    """Windows over an operand, by its dimensions as they are stored.
+
+    Attributes:
+      offsets: the places within a window, in the order in which they are searched.
+      lows: padding before the operand.
+      steps: from one window to the next.
+      spans: the size of a window.
+    """
+
+    offsets: list[list[int]]
+    lows: list[int]
+    steps: list[int]
+    spans: list[int]
+
+
+def _first_winner(operand: jax.Array, shape: tuple[int, ...], windows: _Windows, ascending: bool) -> jax.Array:
     """Returns for each window the number of the first offset that wins."""
+    offsets, lows, steps = windows.offsets, windows.lows, windows.steps
     reach = [(n - 1) * step + 1 + last for n, step, last in zip(shape, steps, offsets[-1], strict=True)]
     config = [(low, end - low - n, 0) for low, end, n in zip(lows, reach, operand.shape, strict=True)]
     if any(c != (0, 0, 0) for c in config):
@@ -202,16 +214,9 @@ def _first_winner(
     return winner
 
 
-def _place_apart(
-    source: jax.Array,
-    winner: jax.Array,
-    shape: tuple[int, ...],
-    offsets: list[list[int]],
-    lows: list[int],
-    steps: list[int],
-    spans: list[int],
-) -> jax.Array:
+def _place_apart(source: jax.Array, winner: jax.Array, shape: tuple[int, ...], windows: _Windows) -> jax.Array:
     """Spreads each window's gradient over the window and keeps it at the winner: one loop, no scatter."""
+    steps, spans = windows.steps, windows.spans
     wide = [size for n, step in zip(source.shape, steps, strict=True) for size in (n, step)]
     where = tuple(range(0, 2 * len(steps), 2))
     number = lax.full(wide, 0, jnp.int32)
@@ -220,7 +225,7 @@ def _place_apart(
         offset = lax.broadcasted_iota(jnp.int32, wide, 2 * dim + 1)
         if span > 1:
             # How far the number of an offset moves when this dimension moves by one.
-            weight = next(i for i, o in enumerate(offsets) if o[dim] == 1)
+            weight = next(i for i, o in enumerate(windows.offsets) if o[dim] == 1)
             number = number + offset * jnp.int32(weight)
         if span < step:
             beyond = lax.bitwise_or(beyond, lax.ge(offset, lax.full(wide, span, jnp.int32)))
@@ -229,26 +234,19 @@ def _place_apart(
         chosen = lax.bitwise_and(chosen, lax.bitwise_not(beyond))
     spread = lax.select(chosen, lax.broadcast_in_dim(source, wide, where), lax.full(wide, 0, source.dtype))
     spread = lax.reshape(spread, [n * step for n, step in zip(source.shape, steps, strict=True)])
-    config = [(-low, n - (have - low), 0) for low, n, have in zip(lows, shape, spread.shape, strict=True)]
+    config = [(-low, n - (have - low), 0) for low, n, have in zip(windows.lows, shape, spread.shape, strict=True)]
     return spread if all(c == (0, 0, 0) for c in config) else lax.pad(spread, _zero(spread.dtype), config)
 
 
-def _place_overlapping(
-    source: jax.Array,
-    winner: jax.Array,
-    shape: tuple[int, ...],
-    offsets: list[list[int]],
-    lows: list[int],
-    steps: list[int],
-) -> jax.Array:
+def _place_overlapping(source: jax.Array, winner: jax.Array, shape: tuple[int, ...], windows: _Windows) -> jax.Array:
     """Adds up what each offset of the window sends to the operand."""
     half = source.dtype.itemsize < 4 and jnp.issubdtype(source.dtype, jnp.floating)
     wide = source.astype(jnp.float32) if half else source
     parts = []
-    for number, offset in enumerate(offsets):
+    for number, offset in enumerate(windows.offsets):
         part = lax.select(lax.eq(winner, lax.full(winner.shape, number, jnp.int32)), wide, lax.full_like(wide, 0))
         config = []
-        for n, low, step, o, count in zip(shape, lows, steps, offset, source.shape, strict=True):
+        for n, low, step, o, count in zip(shape, windows.lows, windows.steps, offset, source.shape, strict=True):
             start = o - low
             config.append((start, n - start - ((count - 1) * step + 1), step - 1))
         parts.append(lax.pad(part, _zero(part.dtype), config))

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.program.limits import Limit, strictest
+from openipu.program import Limit, strictest
 from openipu.tensorflow.boundary import called_graph
 
 # What changes neither the numbers nor their number for worse: where an input goes through these, it is still itself.

@@ -15,7 +15,7 @@ from openipu.compiler.traps import NONE
 from openipu.program import Plan
 from openipu.runtime import CompiledPrograms, Session, bring_all_home, compiling
 from openipu.tensorflow.boundary import always_converted, eager_mode, raw_handle
-from openipu.tensorflow.capture.function import capture, refuse_resource
+from openipu.tensorflow.capture.function import Captured, capture, refuse_resource
 from openipu.tensorflow.configuration import devices, synthetic
 from openipu.tensorflow.executor.setting import refusing, setting_of, showing_compilation
 from openipu.tensorflow.executor.setting import run as run_session
@@ -105,7 +105,7 @@ def run(strategy: "OnIPUs", fn: Callable, args: tuple, kwargs: dict) -> Any:
     if not isinstance(compiled, CompiledFunction):
         return compiled([t.numpy() for t in inputs])
     if tf.executing_eagerly():
-        return _results(compiled, _execute(strategy, compiled, [t.numpy() for t in inputs]))
+        return _results(compiled, execute(compiled, strategy.device_ordinal, [t.numpy() for t in inputs]))
     return _run_in_function(strategy, compiled, inputs)
 
 
@@ -173,33 +173,40 @@ def compile_function(
             check_loops(captured.lowered.occurrences("openipu.accumulating", "group"))
         for output in tf.nest.flatten(captured.structure):
             _refuse_double(output, "output")
-        replicas = devices.replicas(ordinal, captured.graph.shards)
-        fed = FedFunction(captured, replicas) if has_feeds(captured) else None
-        step, feeds = (captured, []) if fed is None else (fed, fed.feed_specs)
-        setting = setting_of(ordinal, synthetic.of_function())
-        setting = setting if traps else attrs.evolve(setting, traps=NONE)
-        plan = Plan(
-            replicas=replicas,
-            stochastic_rounding=devices.stochastic_rounding(replicas),
-            instances=devices.instances(instances),
-        )
-        program = assemble(captured.name, [*specs, *feeds], step, traps=bool(setting.traps))
-        session = program.session(plan, setting)
-    return CompiledFunction(session, captured.structure, program, fed)
+        return compile_captured(captured, specs, ordinal, instances, traps)
 
 
-def _execute(strategy: "OnIPUs", compiled: CompiledFunction, inputs: list[np.ndarray]) -> list[np.ndarray]:
+def compile_captured(
+    captured: Captured, specs: Sequence[tf.TensorSpec], ordinal: int, instances: int = 1, traps: bool = True
+) -> CompiledFunction:
+    """Compile a function that was captured for tensors of these specs; the rest is as of `compile_function`."""
+    replicas = devices.replicas(ordinal, captured.graph.shards)
+    fed = FedFunction(captured, replicas) if has_feeds(captured) else None
+    step, feeds = (captured, []) if fed is None else (fed, fed.feed_specs)
+    setting = setting_of(ordinal, synthetic.of_function())
+    setting = setting if traps else attrs.evolve(setting, traps=NONE)
+    plan = Plan(
+        replicas=replicas,
+        stochastic_rounding=devices.stochastic_rounding(replicas),
+        instances=devices.instances(instances),
+    )
+    program = assemble(captured.name, [*specs, *feeds], step, traps=bool(setting.traps))
+    return CompiledFunction(program.session(plan, setting), captured.structure, program, fed)
+
+
+def execute(compiled: CompiledFunction, ordinal: int, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """One execution on a device; returns the results of the first replica, flat."""
     session = compiled.session
     layout = session.plan.layout
 
-    def execute(blocks: Sequence[np.ndarray]) -> list[Any]:
+    def run_once(blocks: Sequence[np.ndarray]) -> list[Any]:
         given = [np.broadcast_to(i, layout.shape(i.shape, 1)) for i in inputs]
         with refusing():
             feeds = session.place(lambda: [*given, *(layout.with_axis(block)[None] for block in blocks)])
-        results = run_session(session, feeds, devices.next_seeds(strategy.device_ordinal, session.plan.all_replicas))
+        results = run_session(session, feeds, devices.next_seeds(ordinal, session.plan.all_replicas))
         return [layout.without_axis(output[0]) for output in results.outputs]
 
-    outputs = execute([]) if compiled.fed is None else compiled.fed.run(execute)
+    outputs = run_once([]) if compiled.fed is None else compiled.fed.run(run_once)
     return [np.asarray(layout.first(layout.with_axis(o))) for o in outputs]
 
 
@@ -208,7 +215,7 @@ def _run_in_function(strategy: "OnIPUs", compiled: CompiledFunction, inputs: lis
     wanted = [t for t in tf.nest.flatten(compiled.structure) if tf.is_tensor(t)]
 
     def call(*values: tf.Tensor) -> list[np.ndarray]:
-        outputs = _execute(strategy, compiled, [v.numpy() for v in values[: len(inputs)]])
+        outputs = execute(compiled, strategy.device_ordinal, [v.numpy() for v in values[: len(inputs)]])
         # The rest of the host function reads variables through handles of its own.
         bring_all_home()
         return outputs

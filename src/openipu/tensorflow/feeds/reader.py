@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from openipu.runtime.feed import aligned
+from openipu.runtime import aligned
 from openipu.runtime.signals import start
 
 Element = list[np.ndarray]

@@ -36,10 +36,7 @@ def fit(model: Any, data: Data, validation: Validation, epochs: int, initial_epo
     first_epoch, epochs = keras.begin(model, epochs, initial_epoch)
     source, plan, steps = _prepare(model, "train", data, max(epochs - first_epoch, 1))
     held_out = _held_out(model, data, validation)
-    callbacks = keras.callback_list(
-        callbacks, add_history=True, add_progbar=verbose != 0, model=model,
-        verbose=1 if verbose == "auto" else verbose, epochs=epochs, steps=steps.count,
-    )  # fmt: skip
+    callbacks = _callbacks(model, callbacks, verbose, steps, epochs=epochs, add_history=True)
     compiled = compile_mode(model, "train", source, plan, tables=not synthetic.of_model().feeds)
     model.stop_training = False
     callbacks.on_train_begin()
@@ -72,10 +69,7 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
     keras = model._ipu.keras
     _check_runnable(model, "evaluate", "make_test_function")
     source, plan, steps = _prepare(model, "test", data)
-    callbacks = keras.callback_list(
-        callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
-        epochs=1, steps=steps.count,
-    )  # fmt: skip
+    callbacks = _callbacks(model, callbacks, verbose, steps)
     compiled = compile_mode(model, "test", source, plan)
     model.stop_evaluating = False
     callbacks.on_test_begin()
@@ -91,13 +85,9 @@ def evaluate(model: Any, data: Data, verbose: Any, callbacks: Any, return_dict: 
 
 def predict(model: Any, data: Data, verbose: Any, callbacks: Any) -> Any:
     """Predict; returns all outputs in the order of the data."""
-    keras = model._ipu.keras
     _check_runnable(model, "predict", "make_predict_function")
     source, plan, steps = _prepare(model, "predict", data)
-    callbacks = keras.callback_list(
-        callbacks, add_progbar=verbose != 0, model=model, verbose=1 if verbose == "auto" else verbose,
-        epochs=1, steps=steps.count,
-    )  # fmt: skip
+    callbacks = _callbacks(model, callbacks, verbose, steps)
     compiled = compile_mode(model, "predict", source, plan)
     model.stop_predicting = False
     callbacks.on_predict_begin()
@@ -211,6 +201,14 @@ def _prepare(model: Any, mode: str, data: Data, epochs: int = 1) -> tuple[source
     keras.build(model, source.spec, mode)
     plan, steps = planning.plan(model, mode, source.length, data.steps, epochs)
     return source, plan, steps
+
+
+def _callbacks(model: Any, callbacks: Any, verbose: Any, steps: Steps, epochs: int = 1, **kinds: bool) -> Any:
+    """Keras' container of the user's callbacks and of its own."""
+    verbose = 1 if verbose == "auto" else verbose
+    return model._ipu.keras.callback_list(
+        callbacks, add_progbar=verbose != 0, model=model, verbose=verbose, epochs=epochs, steps=steps.count, **kinds
+    )
 
 
 def _ahead(model: Any) -> int:

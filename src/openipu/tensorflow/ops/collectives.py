@@ -1,13 +1,13 @@
 """Communication between replicas inside functions that are being captured, as TensorFlow operations."""
 
-import contextlib
 import contextvars
 import math
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
+from openipu.contexts import during
 from openipu.tensorflow.ops.emit import emit
 
 _tracing: contextvars.ContextVar[bool] = contextvars.ContextVar("openipu_tracing", default=False)
@@ -18,14 +18,9 @@ def tracing() -> bool:
     return _tracing.get()
 
 
-@contextlib.contextmanager
-def reducing() -> Iterator[None]:
+def reducing() -> AbstractContextManager[bool]:
     """Trace a function whose reductions over replicas are real; elsewhere the compiler reduces, or nothing does."""
-    token = _tracing.set(True)
-    try:
-        yield
-    finally:
-        _tracing.reset(token)
+    return during(_tracing, True)
 
 
 def cross_replica_sum(value: Any, group_size: int | None = None) -> Any:

@@ -26,24 +26,30 @@ _REDUCTIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 @custom_call("openipu.cross_replica_sum")
 def _cross_replica_sum(operands: list, config: dict[str, Any], kinds: tuple) -> list:
-    (value,) = operands
-    if replica.count() == 1:
-        _check_group(config["group_size"])
-        return [value]
-    if config["group_size"] in (None, replica.count()):
-        return [replica.total(value)]
-    return [_REDUCTIONS["ADD"](_group(value, config["group_size"]))]
+    return [_over_group(operands[0], config["group_size"], replica.total, _REDUCTIONS["ADD"])]
 
 
 @custom_call("openipu.cross_replica_mean")
 def _cross_replica_mean(operands: list, config: dict[str, Any], kinds: tuple) -> list:
-    (value,) = operands
+    def of_all(value: jax.Array) -> jax.Array:
+        return _divided(replica.total(_wide(value)), replica.count(), value.dtype)
+
+    return [_over_group(operands[0], config["group_size"], of_all, _mean)]
+
+
+def _over_group(
+    value: jax.Array,
+    size: int | None,
+    of_all: Callable[[jax.Array], jax.Array],
+    of_group: Callable[[jax.Array], jax.Array],
+) -> jax.Array:
+    """A reduction over all replicas, or over the values of a group of so many, stacked."""
     if replica.count() == 1:
-        _check_group(config["group_size"])
-        return [value]
-    if config["group_size"] in (None, replica.count()):
-        return [_divided(replica.total(_wide(value)), replica.count(), value.dtype)]
-    return [_mean(_group(value, config["group_size"]))]
+        _check_group(size)
+        return value
+    if size in (None, replica.count()):
+        return of_all(value)
+    return of_group(_group(value, size))
 
 
 @custom_call("openipu.all_to_all")

@@ -1,13 +1,14 @@
 """Operations of the IPU in a TensorFlow function: emitted as custom calls, given their meaning when lowered."""
 
-import contextlib
 import contextvars
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
+from openipu.contexts import during
 from openipu.tensorflow import boundary
 from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.ops import custom_calls  # noqa: F401  (imported for the meanings it registers)
@@ -20,14 +21,9 @@ def capturing() -> bool:
     return _capturing.get()
 
 
-@contextlib.contextmanager
-def captured() -> Iterator[None]:
+def captured() -> AbstractContextManager[bool]:
     """Trace a function that becomes a program for the IPU."""
-    token = _capturing.set(True)
-    try:
-        yield
-    finally:
-        _capturing.reset(token)
+    return during(_capturing, True)
 
 
 def emit(name: str, operands: Sequence[tf.Tensor], shape: Any, dtype: tf.DType, **config: Any) -> tf.Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from openipu.program.schedule import Schedule, ScheduleError, check_count, check_mapping
+from openipu.program import Schedule, ScheduleError, check_count, check_mapping
 from openipu.tensorflow.configuration import devices
 from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.feeds.infeed import IPUInfeedQueue

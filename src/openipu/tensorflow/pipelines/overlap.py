@@ -6,7 +6,8 @@ Everything else, and everything on one device, is a loop of one program (`pipeli
 import contextlib
 import contextvars
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import attrs
@@ -14,7 +15,8 @@ import jax
 import numpy as np
 import tensorflow as tf
 
-from openipu.compiler.pipeline import devices_for
+from openipu.compiler import devices_for
+from openipu.contexts import during
 from openipu.program import Pipeline, Plan, Reduction
 from openipu.runtime import Session
 from openipu.tensorflow.boundary import always_converted, eager_mode
@@ -78,14 +80,8 @@ def recorded(given: dict[str, Any], mapping: tuple[int, ...]) -> bool:
     return True
 
 
-@contextlib.contextmanager
-def _recording() -> Iterator[list[_Call]]:
-    found: list[_Call] = []
-    token = _found.set(found)
-    try:
-        yield found
-    finally:
-        _found.reset(token)
+def _recording() -> AbstractContextManager[list[_Call]]:
+    return during(_found, [])
 
 
 def compile_overlapping(

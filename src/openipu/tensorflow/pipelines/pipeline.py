@@ -99,73 +99,97 @@ def pipeline(
         return tf.no_op()
     if optimizer_function is None and replicated_optimizer_state_sharding:
         log.warning("replicated_optimizer_state_sharding will have no effect since this pipeline is in inference.")
-    count = given["gradient_accumulation_count"] * batch_serialization_iterations
-    constants = [_by_value(value) for value in inputs or ()]
-    number = next(_numbers)
-    gradients = LoopAccumulators(f"gradient_{number}", count, Method.parse(reduction_method))
-    captured = LoopAccumulators(f"captured_{number}", count, Method.parse(reduction_method))
-    outputs = LoopAccumulators(f"outfeed_{number}", count)
-    update: dict[str, Any] = {}
+    return loops.repeat(repeat_count, _Group(given, mapping).run, [])
 
-    def enqueue(values: Any) -> None:
-        if outfeed_queue is not None and tf.nest.flatten(values):
-            outfeed_queue.enqueue(values)
 
-    def micro_batch(iteration: tf.Tensor) -> tf.Tensor:
-        element, named = loops.element_of(infeed_queue)
+class _Group:
+    """The micro-batches of one group and, in a training, the weight update after them.
+
+    Args:
+      given: the arguments of `pipeline`.
+      mapping: the IPU of each stage.
+    """
+
+    def __init__(self, given: dict[str, Any], mapping: Sequence[int]) -> None:
+        self._given = given
+        self._mapping = mapping
+        self._constants = [_by_value(value) for value in given["inputs"] or ()]
+        self._count = given["gradient_accumulation_count"] * given["batch_serialization_iterations"]
+        number, method = next(_numbers), Method.parse(given["reduction_method"])
+        self._gradients = LoopAccumulators(f"gradient_{number}", self._count, method)
+        self._captured = LoopAccumulators(f"captured_{number}", self._count, method)
+        self._outputs = LoopAccumulators(f"outfeed_{number}", self._count)
+        # What the update needs to know of the micro-batches, which are traced before it.
+        self._traced: dict[str, Any] = {}
+
+    def run(self) -> None:
+        """One execution of the pipeline."""
+        with tf.name_scope(self._given["name"] or "pipeline"):
+            done = loops.repeat(self._count, self._micro_batch, [tf.constant(0)])
+            if self._given["optimizer_function"] is not None:
+                self._update(done)
+            if self._given["accumulate_outfeed"]:
+                self._enqueue(tf.nest.pack_sequence_as(self._traced["sent"], self._outputs.take(done)))
+
+    def _micro_batch(self, iteration: tf.Tensor) -> tf.Tensor:
+        given = self._given
+        element, named = loops.element_of(given["infeed_queue"])
         # The tape only tells which variables the stages use.
         with tf.GradientTape() as tape:
-            results = forward(computational_stages, mapping, [*constants, *element], named)
-        token = iteration
-        sent = results
-        if optimizer_function is not None:
-            described = described_by(optimizer_function, results)
-            pairs = gradients_of(described, tape.watched_variables())
-            variables = [variable for _, variable in pairs]
-            dtypes = [accumulator_dtype(gradient_accumulation_dtype, variable) for variable in variables]
-            update.update(described=described, variables=variables, kinds=[g.dtype for g, _ in pairs])
-            token = gradients.add(token, [g for g, _ in pairs], dtypes)
-            seen = captured_gradients(described)
-            if seen and gradient_accumulation_for_captured_grads:
-                update["seen"] = seen
-                flat = tf.nest.flatten(seen)
-                token = captured.add(token, flat, [value.dtype for value in flat])
-            elif seen and described.captured_gradient_outfeed is not None:
-                described.captured_gradient_outfeed.enqueue(seen)
-            sent = sent_of(results, described, outfeed_loss, outfeed_mask)
-        if outfeed_queue is None and listed(sent):
+            results = forward(given["computational_stages"], self._mapping, [*self._constants, *element], named)
+        token, sent = iteration, results
+        if given["optimizer_function"] is not None:
+            described = described_by(given["optimizer_function"], results)
+            token = self._accumulate(token, described, tape.watched_variables())
+            sent = sent_of(results, described, given["outfeed_loss"], given["outfeed_mask"])
+        if given["outfeed_queue"] is None and listed(sent):
             raise ValueError(
                 f"The last computational stage has tensor outputs: {listed(results)}, but no outfeed_queue has been "
                 "provided."
             )
-        if accumulate_outfeed:
+        if given["accumulate_outfeed"]:
             flat = tf.nest.flatten(sent)
-            update["sent"] = sent
-            token = outputs.add(token, flat, [accumulator_dtype(accumulate_outfeed_dtype, value) for value in flat])
+            self._traced["sent"] = sent
+            dtypes = [accumulator_dtype(given["accumulate_outfeed_dtype"], value) for value in flat]
+            token = self._outputs.add(token, flat, dtypes)
         else:
-            enqueue(sent)
+            self._enqueue(sent)
         return token + 1
 
-    def execution() -> None:
-        with tf.name_scope(name or "pipeline"):
-            done = loops.repeat(count, micro_batch, [tf.constant(0)])
-            if optimizer_function is not None:
-                sums = gradients.take(done)
-                described = update["described"]
-                applied = [tf.cast(s, kind) for s, kind in zip(sums, update["kinds"], strict=True)]
-                named = dict(described.apply_gradients_kwargs)
-                if "seen" in update:
-                    totals = tf.nest.pack_sequence_as(update["seen"], captured.take(done))
-                    if described.captured_gradient_outfeed is not None:
-                        described.captured_gradient_outfeed.enqueue(totals)
-                    if takes_captured(described.opt):
-                        named["captured_grads"] = totals
-                pairs = list(zip(applied, update["variables"], strict=True))
-                described.opt.apply_gradients(pairs, *described.apply_gradients_args, **named)
-            if accumulate_outfeed:
-                enqueue(tf.nest.pack_sequence_as(update["sent"], outputs.take(done)))
+    def _accumulate(self, token: tf.Tensor, described: Any, watched: Sequence[tf.Variable]) -> tf.Tensor:
+        """Add up the gradients of a micro-batch, and those that are captured."""
+        pairs = gradients_of(described, watched)
+        variables = [variable for _, variable in pairs]
+        dtypes = [accumulator_dtype(self._given["gradient_accumulation_dtype"], variable) for variable in variables]
+        self._traced.update(described=described, variables=variables, kinds=[g.dtype for g, _ in pairs])
+        token = self._gradients.add(token, [g for g, _ in pairs], dtypes)
+        seen = captured_gradients(described)
+        if seen and self._given["gradient_accumulation_for_captured_grads"]:
+            self._traced["seen"] = seen
+            flat = tf.nest.flatten(seen)
+            token = self._captured.add(token, flat, [value.dtype for value in flat])
+        elif seen and described.captured_gradient_outfeed is not None:
+            described.captured_gradient_outfeed.enqueue(seen)
+        return token
 
-    return loops.repeat(repeat_count, execution, [])
+    def _update(self, done: Any) -> None:
+        traced, described = self._traced, self._traced["described"]
+        sums = self._gradients.take(done)
+        applied = [tf.cast(s, kind) for s, kind in zip(sums, traced["kinds"], strict=True)]
+        named = dict(described.apply_gradients_kwargs)
+        if "seen" in traced:
+            totals = tf.nest.pack_sequence_as(traced["seen"], self._captured.take(done))
+            if described.captured_gradient_outfeed is not None:
+                described.captured_gradient_outfeed.enqueue(totals)
+            if takes_captured(described.opt):
+                named["captured_grads"] = totals
+        pairs = list(zip(applied, traced["variables"], strict=True))
+        described.opt.apply_gradients(pairs, *described.apply_gradients_args, **named)
+
+    def _enqueue(self, values: Any) -> None:
+        queue = self._given["outfeed_queue"]
+        if queue is not None and tf.nest.flatten(values):
+            queue.enqueue(values)
 
 
 def _by_value(value: Any) -> tf.Tensor:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from openipu import environment
 from openipu.compiler import digest
-from openipu.program import Plan, Program, Slot, marks
+from openipu.program import Limit, Plan, Program, Slot, marks
 from openipu.runtime import Session, Setting
 from openipu.tensorflow.capture.function import Captured
 from openipu.tensorflow.capture.variables import dtype_on_device, resident
@@ -125,10 +125,7 @@ def assemble(
         name=name,
         shared=tuple(_slot(v) for v in shared),
         local=tuple(_slot(v) for v in local),
-        batch=tuple(
-            Slot(s.name or f"input_{i}", s.shape, s.dtype.as_numpy_dtype, limit=limit)
-            for i, (s, limit) in enumerate(zip(specs, step.limits, strict=True))
-        ),
+        batch=_inputs(specs, step.limits),
         step=run_step,
         update=run_update if update is not None else None,
         finish=run_finish if finish is not None else None,
@@ -138,6 +135,11 @@ def assemble(
         identity=_identity(step, update, finish, gradients, [*shared, *local]),
     )
     return VariableProgram(program, tuple(shared), tuple(local))
+
+
+def _inputs(specs: Sequence[tf.TensorSpec], limits: Sequence[Limit | None]) -> tuple[Slot, ...]:
+    pairs = enumerate(zip(specs, limits, strict=True))
+    return tuple(Slot(s.name or f"input_{i}", s.shape, s.dtype.as_numpy_dtype, limit=limit) for i, (s, limit) in pairs)
 
 
 def _by_id(variables: Sequence[tf.Variable], values: Sequence[jax.Array]) -> dict[int, jax.Array]:

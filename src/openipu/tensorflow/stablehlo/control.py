@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from jax import lax
 
+from openipu.tensorflow.stablehlo.blocks.trip_count import trip_count
 from openipu.tensorflow.stablehlo.evaluate import Frame, Held
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op, refuse
-from openipu.tensorflow.stablehlo.trip_count import trip_count
 
 refuse(
     "collectives between replicas are written with the ipu cross-replica operations",

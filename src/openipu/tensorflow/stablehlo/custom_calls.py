@@ -10,7 +10,7 @@ from jax import lax
 from openipu import jax_boundary
 from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.evaluate import Frame, Held
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 # Receives the operands, the configuration and the result types; returns one value for each result.

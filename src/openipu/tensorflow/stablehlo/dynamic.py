@@ -7,7 +7,7 @@ from jax import lax
 
 from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 
@@ -45,11 +45,6 @@ def _dynamic_reshape(op: Op, values: list, frame: Frame) -> list:
 @op("stablehlo.dynamic_iota")
 def _dynamic_iota(op: Op, values: list, frame: Frame) -> list:
     return [lax.broadcasted_iota(op.type.dtype, op.type.shape, op.attr("iota_dimension"))]
-
-
-@op("stablehlo.dynamic_broadcast_in_dim")
-def _dynamic_broadcast_in_dim(op: Op, values: list, frame: Frame) -> list:
-    return [lax.broadcast_in_dim(values[0], op.type.shape, op.attr("broadcast_dimensions"))]
 
 
 @op("stablehlo.dynamic_pad")

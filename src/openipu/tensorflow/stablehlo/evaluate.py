@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op, Program, ValueType
 
 OnOp = Callable[[str, str, list], None]
 Within = Callable[[str], contextlib.AbstractContextManager]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 
 
 def _plain(function: Callable[..., Any]) -> Callable[..., Any]:

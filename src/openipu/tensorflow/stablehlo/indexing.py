@@ -8,9 +8,9 @@ import numpy as np
 from jax import lax
 
 from openipu.tensorflow.exceptions import UnsupportedError
+from openipu.tensorflow.stablehlo.blocks.recognise import combiner, inline, only_op
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
-from openipu.tensorflow.stablehlo.recognise import combiner, inline, only_op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 _SCATTERS: dict[str, Callable[..., Any]] = {

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 

@@ -23,11 +23,11 @@ from openipu.tensorflow.stablehlo import (  # noqa: F401  (imported for the oper
     sorting,
     window,
 )
+from openipu.tensorflow.stablehlo.blocks.occurrences import occurrences, places
 from openipu.tensorflow.stablehlo.evaluate import Frame, Held, OnOp, Within, same_type
 from openipu.tensorflow.stablehlo.folding import FOLDS
-from openipu.tensorflow.stablehlo.graph import Block, Op, Program
-from openipu.tensorflow.stablehlo.occurrences import occurrences, places
-from openipu.tensorflow.stablehlo.parse import parse
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op, Program
+from openipu.tensorflow.stablehlo.parsed.parse import parse
 from openipu.tensorflow.stablehlo.registry import find, reason
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax import lax
 
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.philox import philox_bits
 from openipu.tensorflow.stablehlo.registry import op
 

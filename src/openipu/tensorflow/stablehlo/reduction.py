@@ -5,9 +5,9 @@ from typing import Any
 
 from jax import lax
 
+from openipu.tensorflow.stablehlo.blocks.recognise import combiner, is_identity
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
-from openipu.tensorflow.stablehlo.recognise import combiner, is_identity
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 # Named reductions keep the program readable to the compiler passes.

@@ -4,7 +4,7 @@ import numpy as np
 from jax import lax
 
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.registry import op
 
 
@@ -38,7 +38,7 @@ def _transpose(op: Op, values: list, frame: Frame) -> list:
     return [lax.transpose(values[0], op.attr("permutation"))]
 
 
-@op("stablehlo.broadcast_in_dim")
+@op("stablehlo.broadcast_in_dim", "stablehlo.dynamic_broadcast_in_dim")
 def _broadcast_in_dim(op: Op, values: list, frame: Frame) -> list:
     return [lax.broadcast_in_dim(values[0], op.type.shape, op.attr("broadcast_dimensions"))]
 

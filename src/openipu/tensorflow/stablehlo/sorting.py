@@ -10,10 +10,10 @@ import numpy as np
 from jax import lax
 
 from openipu.tensorflow.exceptions import UnsupportedError
+from openipu.tensorflow.stablehlo.blocks.recognise import inline
 from openipu.tensorflow.stablehlo.elementwise import total_order
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Block, Op
-from openipu.tensorflow.stablehlo.recognise import inline
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op
 from openipu.tensorflow.stablehlo.registry import op
 
 # Ranking by an unknown comparison compares all pairs.

@@ -7,9 +7,9 @@ import numpy as np
 from jax import lax
 
 from openipu import jax_boundary
+from openipu.tensorflow.stablehlo.blocks.recognise import combiner, comparison, is_identity
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Op
-from openipu.tensorflow.stablehlo.recognise import combiner, comparison, is_identity
+from openipu.tensorflow.stablehlo.parsed.graph import Op
 from openipu.tensorflow.stablehlo.reduction import COMBINERS, pairwise
 from openipu.tensorflow.stablehlo.registry import op
 

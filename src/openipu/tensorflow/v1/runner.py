@@ -4,29 +4,18 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 import tensorflow as tf
 
 from openipu.compiler import progress
-from openipu.program import Plan
-from openipu.runtime import CompiledPrograms, Session, compiling
+from openipu.runtime import CompiledPrograms, compiling
 from openipu.tensorflow import boundary
 from openipu.tensorflow.capture.function import capture
 from openipu.tensorflow.capture.variables import live_elsewhere, remember
-from openipu.tensorflow.configuration import devices, synthetic
-from openipu.tensorflow.executor.setting import refusing, setting_of, showing_compilation
-from openipu.tensorflow.executor.setting import run as run_session
-from openipu.tensorflow.feeds.program import FedFunction, has_feeds
-from openipu.tensorflow.program.assembly import assemble
+from openipu.tensorflow.executor.run import CompiledFunction, compile_captured, execute
+from openipu.tensorflow.executor.setting import showing_compilation
 from openipu.tensorflow.v1.computation import Computation
 from openipu.tensorflow.v1.values import Value
-
-
-@attrs.frozen(eq=False)
-class _Compiled:
-    session: Session
-    fed: FedFunction | None
 
 
 class _FeedEnded(StopIteration):
@@ -71,21 +60,9 @@ class Runner:
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One execution on the values as they are; the new ones stay on the device."""
         with self._lock:
-            compiled = self._compiled(inputs)
-            session, fed = compiled.session, compiled.fed
-            layout = session.plan.layout
+            return execute(self._compiled(inputs), self._ordinal, inputs)
 
-            def execute(blocks: Sequence[np.ndarray]) -> list[Any]:
-                given = [np.broadcast_to(i, layout.shape(i.shape, 1)) for i in inputs]
-                with refusing():
-                    feeds = session.place(lambda: [*given, *(layout.with_axis(block)[None] for block in blocks)])
-                results = run_session(session, feeds, devices.next_seeds(self._ordinal, session.plan.all_replicas))
-                return [layout.without_axis(np.asarray(output)[0]) for output in results.outputs]
-
-            outputs = execute([]) if fed is None else fed.run(execute)
-            return [np.asarray(layout.first(layout.with_axis(o))) for o in outputs]
-
-    def _compiled(self, inputs: Sequence[np.ndarray]) -> _Compiled:
+    def _compiled(self, inputs: Sequence[np.ndarray]) -> CompiledFunction:
         key = tuple((i.shape, i.dtype) for i in inputs)
         with compiling():
             if key not in self._programs:
@@ -94,7 +71,7 @@ class Runner:
                     self._programs[key] = self._compile([tf.TensorSpec(i.shape, i.dtype) for i in inputs])
             return self._programs[key]
 
-    def _compile(self, specs: list[tf.TensorSpec]) -> _Compiled:
+    def _compile(self, specs: list[tf.TensorSpec]) -> CompiledFunction:
         computation = self.computation
         with showing_compilation(computation.name):
             progress.begin("Capture")
@@ -102,17 +79,7 @@ class Runner:
             stand_ins = [self._stand_in(variable, value) for (variable, _), value in pairs]
             handles = [boundary.raw_handle(v) for v in stand_ins]
             captured = capture(lambda *given: computation.rebuild(given, handles), specs, computation.name)
-            replicas = devices.replicas(self._ordinal, captured.graph.shards)
-            fed = FedFunction(captured, replicas) if has_feeds(captured) else None
-            step, feeds = (captured, []) if fed is None else (fed, fed.feed_specs)
-            setting = setting_of(self._ordinal, synthetic.of_function())
-            plan = Plan(
-                replicas=replicas,
-                stochastic_rounding=devices.stochastic_rounding(replicas),
-                instances=devices.instances(self._instances),
-            )
-            assembled = assemble(computation.name, [*specs, *feeds], step, traps=bool(setting.traps))
-            return _Compiled(assembled.session(plan, setting), fed)
+            return compile_captured(captured, specs, self._ordinal, self._instances)
 
     @staticmethod
     def _stand_in(variable: Any, value: Value) -> tf.Variable:

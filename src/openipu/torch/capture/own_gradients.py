@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointFunction
 
 from openipu.compiler import digest
+from openipu.contexts import during
 from openipu.torch.aten.registry import Context, lowering
 from openipu.torch.boundary import has_backward, has_setup_context, no_dispatch, plain_apply, pytree, replaced_apply
 from openipu.torch.capture import graph_text, traced_tensors
@@ -105,12 +106,8 @@ _calls: contextvars.ContextVar[list[Call] | None] = contextvars.ContextVar("open
 def recording() -> Iterator[list[Call]]:
     """Gathers the calls of functions while a module is captured."""
     calls: list[Call] = []
-    token = _calls.set(calls)
-    try:
-        with replaced_apply(_apply):
-            yield calls
-    finally:
-        _calls.reset(token)
+    with during(_calls, calls), replaced_apply(_apply):
+        yield calls
 
 
 def _apply(cls: Any, *args: Any, **kwargs: Any) -> Any:

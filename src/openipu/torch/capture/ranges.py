@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from openipu.program.limits import Limit, strictest
+from openipu.program import Limit, strictest
 
 _aten = torch.ops.aten
 # Where an input goes through these, its numbers are still the same ones.

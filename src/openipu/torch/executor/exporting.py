@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 import torch
 
-from openipu.compiler import Cache, archive, cache_file, export
-from openipu.compiler.key import surroundings
+from openipu.compiler import Cache, archive, cache_file, export, surroundings
 from openipu.runtime import DeviceEngine, Engine
 from openipu.torch.capture.arguments import Arguments
 from openipu.torch.exceptions import Error, UnsupportedError

@@ -5,12 +5,14 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Self
 
 import attrs
 import torch
 from torch.fx import Graph, Node, traceback
 
+from openipu.contexts import during
 from openipu.program import marks
 from openipu.torch.boundary import forward_pre_hooks
 from openipu.torch.exceptions import Error
@@ -55,15 +57,9 @@ class Recorder:
 _recorder: contextvars.ContextVar[Recorder | None] = contextvars.ContextVar("openipu_blocks", default=None)
 
 
-@contextlib.contextmanager
-def recording() -> Iterator[Recorder]:
+def recording() -> AbstractContextManager[Recorder]:
     """Record blocks; operations captured inside carry the number of theirs."""
-    recorder = Recorder()
-    token = _recorder.set(recorder)
-    try:
-        yield recorder
-    finally:
-        _recorder.reset(token)
+    return during(_recorder, Recorder())
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Which operation of a captured module is its loss: functions marked while capturing, one found in the graph."""
 
-import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import Graph, Node
 
+from openipu.contexts import during
 from openipu.torch.aten.registry import Context, lowering
 from openipu.torch.exceptions import Error
 
@@ -44,15 +45,9 @@ def _loss(context: Context, x: jax.Array) -> jax.Array:
     return x
 
 
-@contextlib.contextmanager
-def observing() -> Iterator[dict[Node, jax.Array]]:
+def observing() -> AbstractContextManager[dict[Node, jax.Array]]:
     """Gathers the values of marked losses while a captured module is evaluated."""
-    seen: dict[Node, jax.Array] = {}
-    token = _seen.set(seen)
-    try:
-        yield seen
-    finally:
-        _seen.reset(token)
+    return during(_seen, {})
 
 
 def marked(function: Callable) -> Callable | None:

@@ -17,31 +17,29 @@ def accessAttributes(attribute_id_str: str) -> dict[str, Any] | None:
     return attributes_lists[index] if 0 <= index < len(attributes_lists) else None
 
 
-class NameScope:
+class _Scope:
+    """A context that does nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
+        return None
+
+
+class NameScope(_Scope):
     """Prefixes the names of operations inside."""
 
     def __init__(self, name: str) -> None:
         assert isinstance(name, str), f"The name of a scope must be a str. Received: {type(name)}"
         self.name = name
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
-        return None
-
-
-class Attribute:
+class Attribute(_Scope):
     """Attaches attributes to the operations inside; tuning only."""
 
     def __init__(self, **kwargs: dict[str, str]) -> None:
         self._attributes = kwargs
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, type: Any, value: Any, traceback: Any) -> None:
-        return None
 
 
 class MultiConv:

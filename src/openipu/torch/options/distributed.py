@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from openipu import environment
-from openipu.instances.membership import membership
+from openipu.instances import membership
 from openipu.torch.options.base import OptionsDict
 from openipu.torch.options.groups import _DistributedOptions
 from openipu.torch.options.options import Options as _Options

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from openipu.program.replica import Layout
+from openipu.program import Layout
 from openipu.torch.capture.flat_module import PREFIX
 from openipu.torch.exceptions import Error
 

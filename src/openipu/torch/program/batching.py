@@ -11,7 +11,7 @@ from openipu.torch.exceptions import Error
 from openipu.torch.options import Options
 
 if TYPE_CHECKING:
-    from openipu.program.replica import Layout
+    from openipu.program import Layout
 
 
 @attrs.frozen
@@ -43,7 +43,7 @@ class Batching:
     def layout(self) -> "Layout":
         """How the replicas' values are laid out."""
         # Not with the module: loaders count batches in processes that never load JAX.
-        from openipu.program.replica import Layout
+        from openipu.program import Layout
 
         return Layout(self.replicas, shared=self.instances > 1)
 
@@ -58,14 +58,15 @@ class Batching:
         return self.steps * self.groups
 
 
-def batching_of(options: Options, training: bool) -> Batching:
-    """The numbers that options mean."""
+def batching_of(options: Options, training: bool, instances: int = 1) -> Batching:
+    """The numbers that options mean, with so many instances that run together."""
     return Batching(
         device_iterations=options.device_iterations,
         accumulation=options.Training.gradient_accumulation if training else 1,
         replicas=options.replication_factor,
         group_size=options.input_group_size,
         group_type=CommGroupType(options.input_cgt),
+        instances=instances,
     )
 
 

@@ -101,7 +101,7 @@ def compile_module(
     training = optimizer is not None
     validate(options)
     together = meet(options, training)
-    batching = attrs.evolve(batching_of(options, training), instances=together)
+    batching = batching_of(options, training, together)
     seen, groups = grouping.resolve(model, groupings or {}, batching.replicas, *replicas_of(options, together))
     entry, flat = _entry(seen, arguments, batching, options)
     captured, recorder = _between(before, after, lambda: _captured(entry, flat, options, training))

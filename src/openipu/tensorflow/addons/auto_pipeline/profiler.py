@@ -3,6 +3,7 @@
 import copy
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,10 @@ class ReportHelper:
     """
 
     def __init__(self, directory: Any = None) -> None:
-        self._temporary: tempfile.TemporaryDirectory | None = None
-        if directory is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="openipu-profiles-")
-            directory = self._temporary.name
-        self.directory = Path(directory)
+        temporary = directory is None
+        self.directory = Path(tempfile.mkdtemp(prefix="openipu-profiles-") if temporary else directory)
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, self.directory, ignore_errors=True)
 
     def find_reports(self) -> list[str]:
         """The profiles in the folder."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from openipu import hardware
-from openipu.model.system import stage_copy
+from openipu.model import stage_copy
 from openipu.program import Schedule, stash_depth
 from openipu.tensorflow.addons.auto_pipeline.types import (
     AutoPipelineConfiguration,

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from openipu.compiler.recurrent import GRU as GRUCell
 from openipu.compiler.recurrent import LSTM as LSTMCell
+from openipu.tensorflow.addons.activations import activation_name
 from openipu.tensorflow.addons.keras import IS_KERAS_2, keras, registered
 from openipu.tensorflow.addons.layers.dropout import checked_seed
 from openipu.tensorflow.boundary import Kept
@@ -55,8 +56,8 @@ class _PopnnRNN(keras.layers.Layer):
             raise ValueError(f"The rate must be in the range [0, 1), but was {given['dropout']}")
         for name in _SETTINGS:
             setattr(self, name, given[name])
-        self.activation = _activation("activation", given["activation"], ACCEPTED_ACTIVATIONS)
-        self.recurrent_activation = _activation(
+        self.activation = activation_name("activation", given["activation"], ACCEPTED_ACTIVATIONS)
+        self.recurrent_activation = activation_name(
             "recurrent_activation", given["recurrent_activation"], ACCEPTED_RECURRENT_ACTIVATIONS
         )
         for name in _INITIALIZERS:
@@ -212,13 +213,6 @@ def _shape_of_sequence(shape: Any) -> tuple[int | None, ...]:
     """The shape of the inputs, which may come with those of the state to begin with."""
     first = shape[0]
     return tuple(first if isinstance(first, (list, tuple, tf.TensorShape)) else shape)
-
-
-def _activation(argument: str, given: Any, accepted: list[str]) -> str:
-    name = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
-    if name not in accepted:
-        raise ValueError(f"{argument} must be one of {', '.join(accepted)}. Received: {argument}={given!r}.")
-    return name
 
 
 def _kernel_name(activation: str) -> str:

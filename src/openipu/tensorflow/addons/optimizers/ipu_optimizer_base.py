@@ -70,8 +70,8 @@ class IpuOptimizerBase(_Stock):
         raise NotImplementedError
 
     def get_slot_dtype(self, var: Any, slot_name: str) -> Any:
-        """The type of a part of a variable's state: that of the variable unless a subclass says otherwise."""
-        return _dtype(var)
+        """The type of a part of a variable's state: that of the optimizer's `<slot name>_dtype`, or the variable's."""
+        return getattr(self, f"{slot_name}_dtype", None) or _dtype(var)
 
     def add_slot(
         self, var: Any, slot_name: str, initializer: Any = "zeros", shape: Any = None, dtype: Any = None

@@ -48,10 +48,6 @@ class LAMBIpuOptimizer(IpuOptimizerBase):
     def _slot_names_of(self) -> tuple[str, ...]:
         return ("m", "v")
 
-    def get_slot_dtype(self, var: Any, slot_name: str) -> Any:
-        """The type of a moment."""
-        return getattr(self, f"{slot_name}_dtype", None) or super().get_slot_dtype(var, slot_name)
-
     def _updated(
         self, variable: Any, weight: tf.Tensor, gradient: tf.Tensor, slots: Slots, rate: tf.Tensor, step: tf.Tensor
     ) -> tuple[tf.Tensor, Slots]:

@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.compiler.recurrent import GRU, LSTM
+from openipu.tensorflow.addons.activations import activation_name
 from openipu.tensorflow.ops.recurrent_layers import gru, lstm, shown, time_first
 from openipu.tensorflow.ops.shapes import sizes
 
@@ -46,8 +47,10 @@ class _PopnnRNN:
         if not isinstance(num_units, int) or num_units < 1:
             raise ValueError(f"num_units must be a positive integer. Received: num_units={num_units!r}.")
         self.num_units, self.partials_dtype, self.seed = num_units, tf.as_dtype(partials_dtype), seed
-        self.activation = _activation("activation", activation, _ACTIVATIONS)
-        self.recurrent_activation = _activation("recurrent_activation", recurrent_activation, _RECURRENT_ACTIVATIONS)
+        self.activation = activation_name("activation", activation, _ACTIVATIONS)
+        self.recurrent_activation = activation_name(
+            "recurrent_activation", recurrent_activation, _RECURRENT_ACTIVATIONS
+        )
         self.return_state = return_state
         self.options, self.options_bwd = options, options_bwd
         self._named = name is not None
@@ -155,13 +158,6 @@ class _PopnnRNN:
 def _snake_case(name: str) -> str:
     """ "PopnnDynamicLSTM" as "popnn_dynamic_lstm"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-def _activation(argument: str, given: Any, accepted: tuple[str, ...]) -> str:
-    name = given if isinstance(given, str) else getattr(given, "__name__", repr(given))
-    if name not in accepted:
-        raise ValueError(f"{argument} must be one of {', '.join(accepted)}. Received: {argument}={given!r}.")
-    return name
 
 
 def _within(inputs: tf.Tensor, seq_len: Any) -> tf.Tensor:

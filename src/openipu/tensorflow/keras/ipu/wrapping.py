@@ -1,6 +1,6 @@
 """What `keras.ipu` wraps: layers and optimizers of the Keras that `tf.keras` is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,15 +38,36 @@ def _of_inner(name: str) -> property:
 
 
 class InnerState:
-    """Slots and the clipping of gradients are those of the optimizer inside, which applies them."""
+    """What both Kerases read of an optimizer is that of the one inside, which applies gradients."""
 
     inner_optimizer: Any
+    # (description, custom objects) -> the optimizer inside.
+    inner_from_config: Callable[[dict[str, Any], dict[str, Any] | None], Any]
 
     clipnorm = _of_inner("clipnorm")
     global_clipnorm = _of_inner("global_clipnorm")
     clipvalue = _of_inner("clipvalue")
 
     variables: Any
+
+    @property
+    def learning_rate(self) -> Any:
+        """That of the optimizer inside."""
+        return self.inner_optimizer.learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, learning_rate: Any) -> None:
+        self.inner_optimizer.learning_rate = learning_rate
+
+    @property
+    def iterations(self) -> Any:
+        """Updates of the optimizer inside."""
+        return self.inner_optimizer.iterations
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+        """Makes it again."""
+        return cls(**{**config, "opt": cls.inner_from_config(config["opt"], custom_objects)})
 
     @property
     def weights(self) -> list[Any]:

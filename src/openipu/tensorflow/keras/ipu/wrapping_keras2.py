@@ -32,15 +32,6 @@ class WrappingOptimizer(InnerState, tf_keras.optimizers.Optimizer):
         return self.add_variable(value.shape, value.dtype, initializer, name)
 
     @property
-    def learning_rate(self) -> Any:
-        """That of the optimizer inside."""
-        return self.inner_optimizer.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, learning_rate: Any) -> None:
-        self.inner_optimizer.learning_rate = learning_rate
-
-    @property
     def variables(self) -> list[Any]:
         """Those of both optimizers."""
         inner = self.inner_optimizer.variables
@@ -48,11 +39,6 @@ class WrappingOptimizer(InnerState, tf_keras.optimizers.Optimizer):
         both = super().variables
         both.extend(inner() if callable(inner) else inner)
         return both
-
-    @property
-    def iterations(self) -> Any:
-        """Updates of the optimizer inside."""
-        return self.inner_optimizer.iterations
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Any]], *args: Any, **kwargs: Any) -> Any:
         """Gives the gradients to the optimizer inside."""
@@ -90,11 +76,6 @@ class WrappingOptimizer(InnerState, tf_keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """What is needed to make it again."""
         return {"name": self.name, "opt": tf_keras.optimizers.serialize(self.inner_optimizer)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
-        """Makes it again."""
-        return cls(**{**config, "opt": cls.inner_from_config(config["opt"], custom_objects)})
 
     @staticmethod
     def inner_from_config(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:

@@ -36,20 +36,6 @@ class WrappingOptimizer(InnerState, keras.optimizers.Optimizer):
         initializer: Any = lambda shape, dtype: value  # noqa: E731 - Keras' own type is too narrow
         return self.add_variable(value.shape, initializer, value.dtype.name, name=name).value
 
-    @property
-    def learning_rate(self) -> Any:
-        """That of the optimizer inside."""
-        return self.inner_optimizer.learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, learning_rate: Any) -> None:
-        self.inner_optimizer.learning_rate = learning_rate
-
-    @property
-    def iterations(self) -> Any:
-        """Updates of the optimizer inside."""
-        return self.inner_optimizer.iterations
-
     def apply(self, grads: Sequence[Any], trainable_variables: Variables | None = None) -> None:
         """Gives the gradients to the optimizer inside."""
         variables: list[Any] = list(self._trainable_variables if trainable_variables is None else trainable_variables)
@@ -76,11 +62,6 @@ class WrappingOptimizer(InnerState, keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """What is needed to make it again."""
         return {"name": self.name, "opt": keras.saving.serialize_keras_object(self.inner_optimizer)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
-        """Makes it again."""
-        return cls(**{**config, "opt": cls.inner_from_config(config["opt"], custom_objects)})
 
     @staticmethod
     def inner_from_config(config: dict[str, Any], custom_objects: dict[str, Any] | None) -> Any:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from openipu.tensorflow.stablehlo.evaluate import Frame
-from openipu.tensorflow.stablehlo.graph import Block, Op
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op
 
 _COMBINERS = {
     "stablehlo.add": "add",

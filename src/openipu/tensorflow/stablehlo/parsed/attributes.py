@@ -10,7 +10,7 @@ from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo
 
 from openipu.tensorflow.exceptions import UnsupportedError
-from openipu.tensorflow.stablehlo.graph import ValueType
+from openipu.tensorflow.stablehlo.parsed.graph import ValueType
 
 _ELEMENTS: dict[str, Any] = {
     "i1": np.bool_,

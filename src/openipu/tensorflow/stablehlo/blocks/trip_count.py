@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from openipu.tensorflow.stablehlo.evaluate import Frame, fold
-from openipu.tensorflow.stablehlo.graph import Block, Op
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op
 
 # Counting is cheap but not free: a longer loop runs as it is written.
 _LIMIT = 10_000

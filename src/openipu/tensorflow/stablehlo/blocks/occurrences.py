@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from openipu.tensorflow.stablehlo.blocks.trip_count import trip_count
 from openipu.tensorflow.stablehlo.evaluate import Frame, fold
-from openipu.tensorflow.stablehlo.graph import Block, Op, Program
-from openipu.tensorflow.stablehlo.trip_count import trip_count
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op, Program
 
 
 class _Unknown(Exception):

@@ -9,8 +9,8 @@ from openipu.compiler import Cache, compile_program
 from openipu.errors import OutOfMemoryError
 from openipu.hardware import MK2
 from openipu.model import Options, estimate, trace
-from openipu.model.bound import bound
-from openipu.model.fits import MemoryCheck
+from openipu.model.fitting.bound import bound
+from openipu.model.fitting.fits import MemoryCheck
 from openipu.program import Plan
 from tests.model.toy import network
 
@@ -109,7 +109,7 @@ def test_what_the_model_cannot_judge_runs_all_the_same(tmp_path, caplog, monkeyp
     def broken(*_):
         raise ValueError("a kernel of no known kind")
 
-    monkeypatch.setattr("openipu.model.fits.estimate", broken)
+    monkeypatch.setattr("openipu.model.fitting.fits.estimate", broken)
     assert compiled(Watched().program, tmp_path).file is not None
     (text,) = said(caplog)
     assert "cannot be said whether network/train would fit" in text and "a kernel of no known kind" in text

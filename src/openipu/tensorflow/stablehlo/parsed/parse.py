@@ -11,8 +11,8 @@ import numpy as np
 from jax.extend.mlir import ir
 
 from openipu.tensorflow.exceptions import UnsupportedError
-from openipu.tensorflow.stablehlo.attributes import decode, decode_constant, decode_scope, decode_type
-from openipu.tensorflow.stablehlo.graph import Block, Op, Program, ValueType
+from openipu.tensorflow.stablehlo.parsed.attributes import decode, decode_constant, decode_scope, decode_type
+from openipu.tensorflow.stablehlo.parsed.graph import Block, Op, Program, ValueType
 
 # Written by TensorFlow for XLA's layout assignment and debugging; they do not change what is computed.
 _IGNORED = frozenset(

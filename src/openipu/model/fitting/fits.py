@@ -11,10 +11,10 @@ from jax.extend import core
 
 from openipu.errors import OutOfMemoryError
 from openipu.hardware.target import Target
-from openipu.model.advice import suggestions
-from openipu.model.bound import Bound, bound
 from openipu.model.captured import Traced, completed, trace
-from openipu.model.complaint import complaint
+from openipu.model.fitting.advice import suggestions
+from openipu.model.fitting.bound import Bound, bound
+from openipu.model.fitting.complaint import complaint
 from openipu.model.options import Options
 from openipu.model.predict import estimate
 from openipu.program import Plan, Program

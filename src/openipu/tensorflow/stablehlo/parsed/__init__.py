@@ -1,0 +1,1 @@
+"""Reading StableHLO: from text, through MLIR, to plain data."""

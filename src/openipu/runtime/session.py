@@ -125,6 +125,11 @@ class Session:
         """How it is spread."""
         return self.engine.plan
 
+    @property
+    def draws(self) -> bool:
+        """Whether executions read their seeds."""
+        return self.program.needs_key or self.plan.stochastic_rounding
+
     def place(self, feeds: Callable[[], Sequence[np.ndarray]]) -> Any:
         """The feeds of one execution where the engine wants them; synthetic ones, if they are to be, always the same.
 

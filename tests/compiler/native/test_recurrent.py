@@ -102,9 +102,9 @@ def test_a_layer_may_multiply_its_inputs_itself(cell, times, batch, units, featu
     flat = jax.tree.leaves(given)
     close(jax.jit(jaxpr_as_fun(native))(*flat), jax.jit(jaxpr_as_fun(closed))(*flat))
     # The product made before, and everything differentiated by JAX.
-    gradients = jax.grad(
-        lambda x, s, w, d: trained_loss(cell, (x @ d[0] + d[1],), s, w, mask, reverse), (0, 1, 2, 3)
-    )(*given)
+    gradients = jax.grad(lambda x, s, w, d: trained_loss(cell, (x @ d[0] + d[1],), s, w, mask, reverse), (0, 1, 2, 3))(
+        *given
+    )
     close(gradients, jax.jit(trained_layer(cell, reverse, mask))(*given)[1])
 
 

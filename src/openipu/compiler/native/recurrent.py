@@ -91,6 +91,4 @@ def _lanes(arrays: Sequence[jax.Array], axes: Sequence[int | None], *, loop: Loo
     return made, [0] * len(made)
 
 
-PRIMITIVES: dict[str, Primitive] = {
-    target: targets.define(target, _results, _attributes, _lanes) for target in _SHARED
-}
+PRIMITIVES: dict[str, Primitive] = {target: targets.define(target, _results, _attributes, _lanes) for target in _SHARED}

@@ -41,7 +41,9 @@ def reset(seed: int, ordinal: int = 0, identical_replicas: bool = False) -> None
 def draw(ordinal: int = 0) -> Seed:
     """The seed of the next execution on device `ordinal`; random until `reset` is called."""
     with _lock:
-        stream = _streams.setdefault(ordinal, _Stream(random.Random(), False))
+        stream = _streams.get(ordinal)
+        if stream is None:
+            stream = _streams[ordinal] = _Stream(random.Random(), False)
         return Seed(stream.generator.getrandbits(64), stream.identical_replicas)
 
 

@@ -27,7 +27,6 @@ class Weights:
     hidden_bias: jax.Array | None = None
     projection: jax.Array | None = None
 
-
     def bias(self, of: jax.Array | None) -> jax.Array:
         """One of the biases; zeros where it is absent."""
         return jnp.zeros(self.inputs.shape[0], self.inputs.dtype) if of is None else of

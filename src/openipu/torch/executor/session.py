@@ -224,7 +224,9 @@ class Session:
         self.runs = int(state[1]) if len(state) > 1 else 0
 
     def _seeds(self, compiled: CompiledModule) -> list[int]:
-        """A seed for every replica, other ones at every run."""
+        """A seed for every replica, other ones at every run; zeros where nobody reads them."""
+        if not compiled.session.draws:
+            return [0] * compiled.plan.all_replicas
         source = np.random.SeedSequence([self.seed % 2**64, self.runs])
         return [int(seed) for seed in source.generate_state(compiled.plan.all_replicas, np.uint64)]
 

@@ -11,6 +11,8 @@ namespace {
 
 // Rows that are packed at once: with a tile's width they stay in the first cache while all tiles of its columns pass.
 constexpr int64_t kBlock = 64;
+// More would pack the same columns more often.
+constexpr int64_t kPartsPerThread = 2;
 constexpr int64_t kTile = kColumns * kWidth;
 
 // result[l, r] = sum over rows of left[row, l] * right[row, r]; steps are the distances between rows.
@@ -84,7 +86,7 @@ class Columns {
 
 void sum(ffi::ThreadPool& pool, const Sums& s, const float* left, const float* right, float* result) {
   const int64_t down = (s.left + kRows - 1) / kRows, tiles = down * ((s.right + kTile - 1) / kTile);
-  const int64_t parts = parts_for(pool, tiles, s.rows * s.left * s.right);
+  const int64_t parts = parts_for(pool, kPartsPerThread, tiles, s.rows * s.left * s.right);
   in_parts(pool, parts, [&](int64_t part) {
     int64_t tile = tiles * part / parts;
     const int64_t end = tiles * (part + 1) / parts;

@@ -1,4 +1,4 @@
-// Work in parts on XLA's own threads, which look for more before they sleep: to wake others takes as long as many a part.
+// Work in parts on XLA's own threads, which look for more before they sleep: to wake others takes as long as a part.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +14,14 @@ namespace openipu {
 
 // Multiply-adds that are worth another part.
 constexpr int64_t kPart = 1 << 18;
-// Parts for every thread: a thread that comes late, or shares its core with other work, takes fewer of them.
-constexpr int64_t kPartsPerThread = 2;
 // How often to look whether the others have ended before sleeping: some microseconds.
 constexpr int64_t kLooks = 10000;
 
-// In how many parts to cut so many pieces of work.
-inline int64_t parts_for(ffi::ThreadPool& pool, int64_t pieces, int64_t multiplications) {
+// In how many parts to cut so many pieces of work, several for every thread: one that comes late, as those do that
+// slept, or shares its core with other work, takes fewer of them.
+inline int64_t parts_for(ffi::ThreadPool& pool, int64_t each, int64_t pieces, int64_t multiplications) {
   const int64_t threads = pool.num_threads();
-  return std::max<int64_t>(1, std::min({threads > 1 ? threads * kPartsPerThread : 1, pieces, multiplications / kPart}));
+  return std::max<int64_t>(1, std::min({threads > 1 ? threads * each : 1, pieces, multiplications / kPart}));
 }
 
 // Calls `work(part)` for all parts, of which whoever is free takes the next: the caller too, so it waits for nobody who

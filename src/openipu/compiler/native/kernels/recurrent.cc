@@ -50,6 +50,9 @@ inline Floats hyperbolic_tangent(Floats x) {
 inline Floats sigmoid_gradient(Floats y, Floats g) { return g * (y * (1.0f - y)); }
 inline Floats tangent_gradient(Floats y, Floats g) { return g * (1.0f - y * y); }
 
+// More would read the weights more often.
+constexpr int64_t kPartsPerThread = 2;
+
 // Several lanes of [time, batch, ...]; lanes share the weights.
 struct Shape {
   int64_t lanes, times, batch, units;
@@ -98,7 +101,7 @@ class Panels {
 template <class Work>
 void share_out(ffi::ThreadPool& pool, const Shape& s, int64_t each, const Work& work) {
   const int64_t blocks = (s.batch + kRows - 1) / kRows, all = s.lanes * blocks;
-  const int64_t parts = parts_for(pool, all, s.lanes * s.times * s.batch * each);
+  const int64_t parts = parts_for(pool, kPartsPerThread, all, s.lanes * s.times * s.batch * each);
   in_parts(pool, parts, [&](int64_t part) {
     int64_t block = all * part / parts;
     const int64_t end = all * (part + 1) / parts;
@@ -204,28 +207,30 @@ void lstm_forward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
       const float* hidden = (first ? a.in[1] : a.out[0]) + last * units;
       const float* memory = (first ? a.in[2] : a.out[1]) + last * units;
       for (int64_t group = 0; group < weights.groups(); group++) {
-        const int64_t unit = group * kWidth, count = std::min(kWidth, units - unit);
-        by_rows(rows.count(), [&](int64_t row, auto constant) {
-          constexpr int many = decltype(constant)::value;
-          Floats sums[many][4];
-          for (int r = 0; r < many; r++) {
-            const float* gates = s.features ? a.in[5] + unit : a.in[0] + (now + row + r) * 4 * units + unit;
-            for (int g = 0; g < 4; g++) sums[r][g] = load_some(gates + g * units, count);
-          }
-          if (s.features) {
-            const float* inputs = a.in[0] + (now + row) * s.features;
-            multiply<4, many>(inputs, s.features, 1, s.features, of_inputs.group(group), sums);
-          }
-          multiply<4, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
-          for (int r = 0; r < many; r++) {
-            const int64_t at = (now + row + r) * units + unit;
-            const Floats enter = sigmoid(sums[r][0]), forget = sigmoid(sums[r][1]);
-            const Floats fresh = hyperbolic_tangent(sums[r][2]), out = sigmoid(sums[r][3]);
-            const Floats next = forget * load_some(memory + (row + r) * units + unit, count) + enter * fresh;
-            const Floats shown = hyperbolic_tangent(next);
-            const Floats results[] = {out * shown, next, enter, forget, fresh, out, shown};
-            for (int i = 0; i < 7; i++) store_some(a.out[i] + at, results[i], count);
-          }
+        const int64_t unit = group * kWidth;
+        by_width(units - unit, [&](auto width) {
+          by_rows(rows.count(), [&](int64_t row, auto constant) {
+            constexpr int many = decltype(constant)::value;
+            Floats sums[many][4];
+            for (int r = 0; r < many; r++) {
+              const float* gates = s.features ? a.in[5] + unit : a.in[0] + (now + row + r) * 4 * units + unit;
+              for (int g = 0; g < 4; g++) sums[r][g] = width.load(gates + g * units);
+            }
+            if (s.features) {
+              const float* inputs = a.in[0] + (now + row) * s.features;
+              multiply<4, many>(inputs, s.features, 1, s.features, of_inputs.group(group), sums);
+            }
+            multiply<4, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
+            for (int r = 0; r < many; r++) {
+              const int64_t at = (now + row + r) * units + unit;
+              const Floats enter = sigmoid(sums[r][0]), forget = sigmoid(sums[r][1]);
+              const Floats fresh = hyperbolic_tangent(sums[r][2]), out = sigmoid(sums[r][3]);
+              const Floats next = forget * width.load(memory + (row + r) * units + unit) + enter * fresh;
+              const Floats shown = hyperbolic_tangent(next);
+              const Floats results[] = {out * shown, next, enter, forget, fresh, out, shown};
+              for (int i = 0; i < 7; i++) width.store(a.out[i] + at, results[i]);
+            }
+          });
         });
       }
       for (int64_t row = 0; row < rows.count() && a.mask; row++) {
@@ -254,25 +259,27 @@ void lstm_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
       for (int64_t row = 0; row < rows.count(); row++) {
         const bool on = a.on(now + row);
         for (int64_t unit = 0; unit < units; unit += kWidth) {
-          const int64_t count = std::min(kWidth, units - unit), here = row * units + unit;
-          const int64_t at = (now + row) * units + unit;
-          auto kept = [&](int number) { return load_some(a.in[number] + at, count); };
-          const Floats arrived = load_some(of_hidden + here, count) + kept(2);
-          const Floats enter = kept(3), forget = kept(4), fresh = kept(5), out = kept(6), shown = kept(7);
-          Floats memory = load_some(of_memory + here, count);
-          Floats gates[4] = {};
-          if (on) {
-            memory += tangent_gradient(shown, arrived * out);
-            gates[0] = sigmoid_gradient(enter, memory * fresh);
-            gates[1] = sigmoid_gradient(forget, memory * kept(8));
-            gates[2] = tangent_gradient(fresh, memory * enter);
-            gates[3] = sigmoid_gradient(out, arrived * shown);
-            memory *= forget;
-          }
-          store_some(of_memory + here, memory, count);
-          if (a.mask) store_some(stays.data() + here, on ? Floats{} : arrived, count);
-          float* to = a.out[2] + (now + row) * 4 * units + unit;
-          for (int g = 0; g < 4; g++) store_some(to + g * units, gates[g], count);
+          const int64_t here = row * units + unit;
+          by_width(units - unit, [&](auto width) {
+            const int64_t at = (now + row) * units + unit;
+            auto kept = [&](int number) { return width.load(a.in[number] + at); };
+            const Floats arrived = width.load(of_hidden + here) + kept(2);
+            const Floats enter = kept(3), forget = kept(4), fresh = kept(5), out = kept(6), shown = kept(7);
+            Floats memory = width.load(of_memory + here);
+            Floats gates[4] = {};
+            if (on) {
+              memory += tangent_gradient(shown, arrived * out);
+              gates[0] = sigmoid_gradient(enter, memory * fresh);
+              gates[1] = sigmoid_gradient(forget, memory * kept(8));
+              gates[2] = tangent_gradient(fresh, memory * enter);
+              gates[3] = sigmoid_gradient(out, arrived * shown);
+              memory *= forget;
+            }
+            width.store(of_memory + here, memory);
+            if (a.mask) width.store(stays.data() + here, on ? Floats{} : arrived);
+            float* to = a.out[2] + (now + row) * 4 * units + unit;
+            for (int g = 0; g < 4; g++) width.store(to + g * units, gates[g]);
+          });
         }
       }
       back(a.out[2] + now * 4 * units, rows.count(), of_hidden);
@@ -294,26 +301,28 @@ void gru_forward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
       const int64_t last = first ? rows.lane * s.batch + rows.begin : s.row(rows.lane, s.time(step - 1), rows.begin);
       const float* hidden = (first ? a.in[1] : a.out[0]) + last * units;
       for (int64_t group = 0; group < weights.groups(); group++) {
-        const int64_t unit = group * kWidth, count = std::min(kWidth, units - unit);
-        Floats bias[3];
-        for (int g = 0; g < 3; g++) bias[g] = load_some(a.in[3] + g * units + unit, count);
-        by_rows(rows.count(), [&](int64_t row, auto constant) {
-          constexpr int many = decltype(constant)::value;
-          Floats sums[many][3];
-          for (int r = 0; r < many; r++) {
-            for (int g = 0; g < 3; g++) sums[r][g] = bias[g];
-          }
-          multiply<3, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
-          for (int r = 0; r < many; r++) {
-            const float* gates = a.in[0] + (now + row + r) * 3 * units + unit;
-            const int64_t at = (now + row + r) * units + unit;
-            const Floats update = sigmoid(load_some(gates, count) + sums[r][0]);
-            const Floats reset = sigmoid(load_some(gates + units, count) + sums[r][1]);
-            const Floats fresh = hyperbolic_tangent(load_some(gates + 2 * units, count) + reset * sums[r][2]);
-            const Floats old = load_some(hidden + (row + r) * units + unit, count);
-            const Floats results[] = {fresh + update * (old - fresh), update, reset, fresh, sums[r][2]};
-            for (int i = 0; i < 5; i++) store_some(a.out[i] + at, results[i], count);
-          }
+        const int64_t unit = group * kWidth;
+        by_width(units - unit, [&](auto width) {
+          Floats bias[3];
+          for (int g = 0; g < 3; g++) bias[g] = width.load(a.in[3] + g * units + unit);
+          by_rows(rows.count(), [&](int64_t row, auto constant) {
+            constexpr int many = decltype(constant)::value;
+            Floats sums[many][3];
+            for (int r = 0; r < many; r++) {
+              for (int g = 0; g < 3; g++) sums[r][g] = bias[g];
+            }
+            multiply<3, many>(hidden + row * units, units, 1, units, weights.group(group), sums);
+            for (int r = 0; r < many; r++) {
+              const float* gates = a.in[0] + (now + row + r) * 3 * units + unit;
+              const int64_t at = (now + row + r) * units + unit;
+              const Floats update = sigmoid(width.load(gates) + sums[r][0]);
+              const Floats reset = sigmoid(width.load(gates + units) + sums[r][1]);
+              const Floats fresh = hyperbolic_tangent(width.load(gates + 2 * units) + reset * sums[r][2]);
+              const Floats old = width.load(hidden + (row + r) * units + unit);
+              const Floats results[] = {fresh + update * (old - fresh), update, reset, fresh, sums[r][2]};
+              for (int i = 0; i < 5; i++) width.store(a.out[i] + at, results[i]);
+            }
+          });
         });
       }
       for (int64_t row = 0; row < rows.count() && a.mask; row++) {
@@ -338,25 +347,27 @@ void gru_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
       for (int64_t row = 0; row < rows.count(); row++) {
         const bool on = a.on(now + row);
         for (int64_t unit = 0; unit < units; unit += kWidth) {
-          const int64_t count = std::min(kWidth, units - unit), here = row * units + unit;
-          const int64_t at = (now + row) * units + unit;
-          auto kept = [&](int number) { return load_some(a.in[number] + at, count); };
-          const Floats arrived = load_some(of_hidden + here, count) + kept(1);
-          const Floats update = kept(2), reset = kept(3), fresh = kept(4);
-          Floats gates[3] = {}, passed = arrived;
-          if (on) {
-            gates[2] = tangent_gradient(fresh, arrived * (1.0f - update));
-            gates[0] = sigmoid_gradient(update, arrived * (kept(6) - fresh));
-            gates[1] = sigmoid_gradient(reset, gates[2] * kept(5));
-            passed = arrived * update;
-          }
-          store_some(stays.data() + here, passed, count);
-          float* to = a.out[1] + (now + row) * 3 * units + unit;
-          for (int g = 0; g < 3; g++) store_some(to + g * units, gates[g], count);
-          float* share = shares.data() + row * 3 * units + unit;
-          store_some(share, gates[0], count);
-          store_some(share + units, gates[1], count);
-          store_some(share + 2 * units, gates[2] * reset, count);
+          const int64_t here = row * units + unit;
+          by_width(units - unit, [&](auto width) {
+            const int64_t at = (now + row) * units + unit;
+            auto kept = [&](int number) { return width.load(a.in[number] + at); };
+            const Floats arrived = width.load(of_hidden + here) + kept(1);
+            const Floats update = kept(2), reset = kept(3), fresh = kept(4);
+            Floats gates[3] = {}, passed = arrived;
+            if (on) {
+              gates[2] = tangent_gradient(fresh, arrived * (1.0f - update));
+              gates[0] = sigmoid_gradient(update, arrived * (kept(6) - fresh));
+              gates[1] = sigmoid_gradient(reset, gates[2] * kept(5));
+              passed = arrived * update;
+            }
+            width.store(stays.data() + here, passed);
+            float* to = a.out[1] + (now + row) * 3 * units + unit;
+            for (int g = 0; g < 3; g++) width.store(to + g * units, gates[g]);
+            float* share = shares.data() + row * 3 * units + unit;
+            width.store(share, gates[0]);
+            width.store(share + units, gates[1]);
+            width.store(share + 2 * units, gates[2] * reset);
+          });
         }
       }
       back(shares.data(), rows.count(), of_hidden);

@@ -46,6 +46,24 @@ inline void store_some(float* to, Floats value, int64_t count) {
   std::memcpy(to, &value, count * sizeof(float));
 }
 
+// Vectors of which all numbers, or only the first ones, are there.
+struct Whole {
+  Floats load(const float* from) const { return openipu::load<Floats>(from); }
+  void store(float* to, Floats value) const { openipu::store(to, value); }
+};
+
+struct Some {
+  int64_t count;
+  Floats load(const float* from) const { return load_some(from, count); }
+  void store(float* to, Floats value) const { store_some(to, value, count); }
+};
+
+// Calls `work` with the one or the other. Asked at every access instead, compilers would keep nothing in registers.
+template <class Work>
+inline void by_width(int64_t count, Work&& work) {
+  count < kWidth ? work(Some{count}) : work(Whole{});
+}
+
 // Numbers of which the first begins a cache line: vectors that lie in two of them are read at half the speed.
 class Packed {
  public:

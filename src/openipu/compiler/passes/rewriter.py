@@ -1,5 +1,6 @@
 """The one walk over a jaxpr in which kernel rules and layout rules replace equations."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes import convolution, native_recurrent, pooling, shapes
+from openipu.compiler.passes import convolution, native_fused, native_recurrent, pooling, shapes
 from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, read, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
 from openipu.jax_boundary import fresh
@@ -34,14 +35,17 @@ class Rewriter:
         self._stored: dict[Var, Stored] = {}
         self._broadcasts: dict[Var, JaxprEqn] = {}
         self._ordered: dict[tuple[Var, Order], Atom] = {}
+        self._calls: dict[Var, native_fused.Call] = {}
+        read_by = [*(atom for eqn in closed_jaxpr.jaxpr.eqns for atom in eqn.invars), *closed_jaxpr.jaxpr.outvars]
+        self._uses = Counter(atom for atom in read_by if isinstance(atom, Var))
         self._makers = {var: eqn for eqn in closed_jaxpr.jaxpr.eqns for var in eqn.outvars}
 
     def run(self) -> ClosedJaxpr:
         """Walks all equations and returns the new jaxpr."""
         jaxpr = self._source.jaxpr
         for eqn in jaxpr.eqns:
-            rule = _RULES.get(eqn.primitive.name)
-            results = rule(self, eqn) if rule else None
+            rules = (rules.get(eqn.primitive.name) for rules in (native_fused.FIRST, _RULES))
+            results = next((made for rule in rules if rule and (made := rule(self, eqn)) is not None), None)
             if results is None:
                 self._keep(eqn)
             else:
@@ -59,6 +63,14 @@ class Rewriter:
     def maker(self, atom: Atom) -> JaxprEqn | None:
         """Returns the program's equation that makes a value; None for an argument or a constant."""
         return None if isinstance(atom, Literal) else self._makers.get(atom)
+
+    def call(self, atom: Atom) -> native_fused.Call | None:
+        """The native call that makes a value, if only one equation reads it: that may become part of the call."""
+        return self._calls.get(atom) if isinstance(atom, Var) and self._uses[atom] == 1 else None
+
+    def note_call(self, var: Var, call: native_fused.Call) -> None:
+        """Remembers the native call that makes a value."""
+        self._calls[var] = call
 
     def plain(self, atom: Atom) -> Atom:
         """Returns a program value stored as the program says."""

@@ -108,9 +108,10 @@ def _attributes(*, kind: Kind, layer: Layer, lanes: int) -> targets.Attributes:
 def _lanes(arrays: Sequence[jax.Array], axes: Sequence[int | None], *, kind: Kind, layer: Layer, lanes: int) -> tuple:
     if axes[1] is None and axes[2] is None and not lanes:
         # Lanes with the same weights are a larger batch.
-        (source,), size = targets.lanes_first(arrays[:1], axes[:1])
+        source, weights, bias = arrays
+        (source,), size = targets.lanes_first([source], axes[:1])
         source = lax.reshape(source, (size * source.shape[1], *source.shape[2:]))
-        made = compute(kind, source, *arrays[1:], attrs.evolve(layer, batch=layer.batch * size))
+        made = compute(kind, source, weights, bias, attrs.evolve(layer, batch=layer.batch * size))
         return [lax.reshape(made, (size, *layer.target))], [0]
     given, size = targets.lanes_first(arrays, axes)
     if lanes:

@@ -28,20 +28,20 @@ from openipu.compiler import native
 from openipu.compiler.passes import dead, inline, native_product, native_recurrent, rewriter
 
 
-def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu") -> ClosedJaxpr:
+def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -> ClosedJaxpr:
     """Returns a jaxpr with the same signature and results (up to rounding) that runs faster on `platform`.
 
     Args:
       closed_jaxpr: a finished step; loops, branches and calls inside it are optimised as well.
       platform: name of the JAX backend that will run it. Only "cpu" is rewritten: other backends have good kernels.
+      lanes: how many of these steps will be computed side by side: kernels for larger batches may pay then.
     """
     if platform != "cpu":
         return closed_jaxpr
     # A captured step may hold 64-bit values; tracing replacements for it must not narrow them.
     with jax.enable_x64(True):
         closed_jaxpr = inline.run(closed_jaxpr, native_recurrent.takes)
-        for run in (dead.run, rewriter.run, dead.run):
-            closed_jaxpr = run(closed_jaxpr)
+        closed_jaxpr = dead.run(rewriter.run(dead.run(closed_jaxpr), lanes))
     return closed_jaxpr
 
 

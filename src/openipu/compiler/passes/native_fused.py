@@ -53,15 +53,19 @@ class Call:
     spec: Order
 
     def cost(self, rewriter: "Rewriter") -> float:
-        """Time in multiply-adds."""
-        layer, (source, order) = self.layer, self.source
+        """Time of a step in multiply-adds."""
+        (source, order), lanes = self.source, rewriter.lanes
         moved = rewriter.stored(source).size * 2 * COPY if rewriter.stored(source).order != order else 0
+        # Lanes become a larger batch.
+        return self._call_cost(attrs.evolve(self.layer, batch=self.layer.batch * lanes)) / lanes + moved
+
+    def _call_cost(self, layer: Layer) -> float:
         vectors = math.ceil(layer.outputs / _VECTOR) * _VECTOR
         if self.kind is Kind.SHALLOW:
-            return _CALL + layer.results * vectors * layer.positions * layer.inputs * _DIRECT + moved
+            return _CALL + layer.results * vectors * layer.positions * layer.inputs * _DIRECT
         products = layer.tiles * layer.inputs * vectors * _PRODUCT
         transformed = layer.tiles * (layer.inputs + layer.outputs) * _TRANSFORMED
-        return _CALL + _SPOTS * (products + transformed + layer.inputs * layer.outputs * _WEIGHT) + moved
+        return _CALL + _SPOTS * (products + transformed + layer.inputs * layer.outputs * _WEIGHT)
 
     def emit(self, rewriter: "Rewriter") -> list[Stored]:
         """Adds the call and returns how its result is stored."""

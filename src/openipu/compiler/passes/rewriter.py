@@ -19,15 +19,20 @@ Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
 _RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **native_recurrent.RULES}
 
 
-def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
-    """Returns the jaxpr with every rule applied, also inside loops and branches."""
-    return Rewriter(closed_jaxpr).run()
+def run(closed_jaxpr: ClosedJaxpr, lanes: int = 1) -> ClosedJaxpr:
+    """Returns the jaxpr, of which so many run side by side, with every rule applied, also inside loops and branches."""
+    return Rewriter(closed_jaxpr, lanes).run()
 
 
 class Rewriter:
-    """The state of one walk: equations emitted so far, and how each of the program's values is stored."""
+    """The state of one walk: equations emitted so far, and how each of the program's values is stored.
 
-    def __init__(self, closed_jaxpr: ClosedJaxpr) -> None:
+    Attributes:
+      lanes: how many of these programs run side by side.
+    """
+
+    def __init__(self, closed_jaxpr: ClosedJaxpr, lanes: int = 1) -> None:
+        self.lanes = lanes
         self._source = closed_jaxpr
         self._equations: list[JaxprEqn] = []
         self._constvars = list(closed_jaxpr.jaxpr.constvars)
@@ -134,5 +139,7 @@ class Rewriter:
         return self.emit(lambda x: lax.broadcast_in_dim(x, shape, where), operand)
 
     def _keep(self, eqn: JaxprEqn) -> None:
-        params = map_subjaxprs(eqn.params, run) if has_subjaxprs(eqn.params) else eqn.params
+        params = (
+            map_subjaxprs(eqn.params, lambda inner: run(inner, self.lanes)) if has_subjaxprs(eqn.params) else eqn.params
+        )
         self._equations.append(eqn.replace(invars=[self.plain(atom) for atom in eqn.invars], params=params))

@@ -92,3 +92,5 @@ def _run(commands: list[list[str]]) -> None:
     finally:
         for process in started:
             process.kill()
+            # Waits for it and closes its pipe.
+            process.__exit__(None, None, None)

@@ -7,8 +7,8 @@ device iterations. On CPU it does, in this order:
 2. `dead` drops equations whose results nobody reads (a captured gradient always has some);
 3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`,
    `native_recurrent`, `native_fused`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast,
-   and *layout rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the equations
-   between them, so that nothing is transposed there;
+   and *layout rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the
+   equations between them, so that nothing is transposed there;
 4. `dead` again, for what the rewriting left over.
 
 The kernels and the layout are one walk because they decide each other: a convolution takes the order its input

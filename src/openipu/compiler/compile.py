@@ -13,7 +13,7 @@ import numpy as np
 from openipu import instances
 from openipu.compiler import cache_file, libraries, passes, progress, serialised, spread
 from openipu.compiler.cache import Cache
-from openipu.compiler.execution import build, feed_shapes, traced_step
+from openipu.compiler.execution import build, expected_lanes, feed_shapes, traced_step
 from openipu.compiler.inspection import Inspection, Notes, naming
 from openipu.compiler.key import key_of, surroundings
 from openipu.compiler.pipeline import devices_for
@@ -113,7 +113,7 @@ def _compiled(program: Program, plan: Plan, rows: int | None, inspection: Inspec
         with naming(inspection):
             traced, structure = traced_step(program, here, plan.stochastic_rounding)
         progress.begin("Passes")
-        step = passes.optimise(traced, jax.default_backend())
+        step = passes.optimise(traced, jax.default_backend(), expected_lanes(program, plan))
         progress.begin("XLA Compilation")
         arguments = (
             [s.abstract for s in program.shared],

@@ -18,6 +18,9 @@ from openipu.program.replica import Spread, tracing_for
 
 Execution = Callable[[Values, Values, Values, jax.Array], tuple[Values, Values, Values, Values, Values]]
 
+# Beyond it kernels do not become better.
+_MOST_EXPECTED = 16
+
 
 def build(
     program: Program, plan: Plan, spread: Spread, step: core.ClosedJaxpr, structure: Any, tables: bool = False
@@ -119,7 +122,7 @@ def _steps(
     That is (shared, local, batch, index, seeds) -> (reduced gradients, local, outputs); batch, index and outputs have a
     leading axis of steps if there are several.
     """
-    alike = plan.gradient_accumulation if program.update is not None else plan.device_iterations
+    alike = _alike(program, plan)
     cut = None
     if alike > 1 and environment.fold():
         cut = folding.fold(step, (len(program.shared), len(program.local), len(program.batch)), structure)
@@ -133,6 +136,17 @@ def _steps(
         return jax.tree.unflatten(structure, core.jaxpr_as_fun(step)(*jax.tree.leaves(arguments)))
 
     return 1, _over_replicas(single, plan, spread, 1)
+
+
+def _alike(program: Program, plan: Plan) -> int:
+    """How many steps see the same weights."""
+    return plan.gradient_accumulation if program.update is not None else plan.device_iterations
+
+
+def expected_lanes(program: Program, plan: Plan) -> int:
+    """How many steps will probably be computed side by side on a device: replicas, and steps with the same weights."""
+    alike = min(_alike(program, plan), _MOST_EXPECTED) if environment.fold() else 1
+    return alike * plan.spread.lanes
 
 
 def _summed(program: Program, gradients: Sequence[Any]) -> list[bool]:

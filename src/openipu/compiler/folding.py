@@ -66,7 +66,9 @@ class Folding:
 
     def lanes(self, most: int) -> int:
         """How many of at most so many micro-batches to compute at once: a number that divides them."""
-        within = min(most, _MOST_BYTES // max(self.bytes, 1))
+        # Inference keeps nothing for a backward pass: what a kernel makes should still be in caches for the next one.
+        limit = _MOST_BYTES if self.gradients else _MOST_BYTES // 2
+        within = min(most, limit // max(self.bytes, 1))
         return next((n for n in range(within, 1, -1) if most % n == 0), 1)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from openipu.compiler import Executable
 from openipu.runtime import tables
 from openipu.runtime.engine import ExecutableEngine, Results, State, first_replica
+from openipu.runtime.feed import as_aligned
 from openipu.runtime.placing import own, put
 from openipu.runtime.resident import Resident
 from openipu.runtime.turns import alone
@@ -39,7 +40,7 @@ class DeviceEngine(ExecutableEngine):
         """Put the feeds of one execution where the executable wants them."""
         slots = self.program.batch
         with jax.enable_x64(True):
-            typed = [np.asarray(f, s.dtype) for f, s in zip(feeds, slots, strict=True)]
+            typed = [as_aligned(np.asarray(f, s.dtype)) for f, s in zip(feeds, slots, strict=True)]
             return [put(f, self.executable.places.feeds) for f in typed]
 
     def run(self, feeds: Sequence[jax.Array], seeds: Sequence[int]) -> Results:

@@ -13,6 +13,8 @@ from openipu.runtime.signals import held, start
 
 # XLA's CPU client uses host memory as it is when it starts at a multiple of this; otherwise it copies.
 _ALIGNMENT = 64
+# Bytes from which on pages are large.
+_SMALLEST_COPY = 1 << 22
 
 # How long an interrupted call waits for its feed.
 _PATIENCE = 0.5
@@ -49,6 +51,18 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     memory = np.empty(size + _ALIGNMENT, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def as_aligned(array: np.ndarray) -> np.ndarray:
+    """An array where XLA's CPU client uses it without copying it.
+
+    NumPy asks for large pages where memory is large, XLA does not: its copy costs a page fault for every small page.
+    """
+    if array.nbytes < _SMALLEST_COPY or (array.flags.c_contiguous and array.ctypes.data % _ALIGNMENT == 0):
+        return array
+    out = aligned(array.shape, array.dtype)
+    out[...] = array
+    return out
 
 
 @contextlib.contextmanager

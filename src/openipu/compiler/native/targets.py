@@ -18,6 +18,8 @@ NAMES = (
     "openipu_convolution_weight_gradient",
     "openipu_direct_convolution",
     "openipu_direct_weight_gradient",
+    "openipu_winograd_convolution",
+    "openipu_shallow_convolution",
     "openipu_pooling_maximum_gradient",
     "openipu_lstm_forward",
     "openipu_lstm_backward",

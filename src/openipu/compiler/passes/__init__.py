@@ -6,9 +6,9 @@ device iterations. On CPU it does, in this order:
 1. `inline` opens nested calls, so that the rules below see one flat program; calls that a native kernel takes stay;
 2. `dead` drops equations whose results nobody reads (a captured gradient always has some);
 3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`,
-   `native_recurrent`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast, and *layout
-   rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the equations
-   between them, so that nothing is transposed there;
+   `native_recurrent`, `native_fused`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast,
+   and *layout rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the
+   equations between them, so that nothing is transposed there;
 4. `dead` again, for what the rewriting left over.
 
 The kernels and the layout are one walk because they decide each other: a convolution takes the order its input
@@ -29,20 +29,20 @@ from openipu.compiler import native
 from openipu.compiler.passes import dead, inline, native_outer, native_product, native_recurrent, rewriter
 
 
-def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu") -> ClosedJaxpr:
+def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -> ClosedJaxpr:
     """Returns a jaxpr with the same signature and results (up to rounding) that runs faster on `platform`.
 
     Args:
       closed_jaxpr: a finished step; loops, branches and calls inside it are optimised as well.
       platform: name of the JAX backend that will run it. Only "cpu" is rewritten: other backends have good kernels.
+      lanes: how many of these steps will be computed side by side: kernels for larger batches may pay then.
     """
     if platform != "cpu":
         return closed_jaxpr
     # A captured step may hold 64-bit values; tracing replacements for it must not narrow them.
     with jax.enable_x64(True):
         closed_jaxpr = inline.run(closed_jaxpr, native_recurrent.takes)
-        for run in (dead.run, rewriter.run, dead.run):
-            closed_jaxpr = run(closed_jaxpr)
+        closed_jaxpr = dead.run(rewriter.run(dead.run(closed_jaxpr), lanes))
     return closed_jaxpr
 
 

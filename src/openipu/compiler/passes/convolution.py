@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import JaxprEqn
 
-from openipu.compiler.passes import native_convolution, native_direct
+from openipu.compiler.passes import native_convolution, native_direct, native_fused
 from openipu.compiler.passes.jaxprs import aval_of
 from openipu.compiler.passes.kernels import COPY, FORMS, Gather, Geometry
 from openipu.compiler.passes.layout import Order, Stored
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _SMALLEST_INNER_BATCH = 8
 # Patches repeat the input once for each position of the kernel; beyond this XLA's own loop is the lesser evil.
 _MOST_PATCH_BYTES = 1 << 29
+# Who has native kernels.
+_FAMILIES = (native_convolution, native_direct, native_fused)
 
 
 def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
@@ -31,9 +33,11 @@ def _convolution(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
         return None
     geometry = _geometry(eqn)
     form = min(FORMS, key=lambda form: _cost(rewriter, eqn, form, geometry))
-    calls = [*native_convolution.calls(rewriter, eqn), *native_direct.calls(rewriter, eqn)]
+    calls = [call for family in _FAMILIES for call in family.calls(rewriter, eqn)]
     call = min(calls, key=lambda call: call.cost(rewriter), default=None)
     if call is not None and call.cost(rewriter) < _cost(rewriter, eqn, form, geometry):
+        if isinstance(call, native_fused.Call):
+            rewriter.note_call(eqn.outvars[0], call)
         return call.emit(rewriter)
     if math.isinf(form.cost(geometry)) or form.patch_elements(geometry) * 4 > _MOST_PATCH_BYTES:
         return None

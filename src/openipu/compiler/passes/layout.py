@@ -59,3 +59,8 @@ def drop(order: Order, dims: set[int]) -> Order:
     left = [dim for dim in range(len(order)) if dim not in dims]
     rank = {dim: number for number, dim in enumerate(left)}
     return tuple(rank[dim] for dim in order if dim not in dims)
+
+
+def distances(sizes: tuple[int, ...], order: Order) -> dict[int, int]:
+    """How far apart neighbours of an array are in each of the program's dimensions."""
+    return {dim: math.prod(sizes[d] for d in order[place + 1 :]) for place, dim in enumerate(order)}

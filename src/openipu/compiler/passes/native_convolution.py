@@ -55,18 +55,21 @@ class Call:
     out_order: Order
 
     def cost(self, rewriter: "Rewriter") -> float:
-        """Time in multiply-adds; infinite if there is no good kernel for it."""
+        """Time of a step in multiply-adds; infinite if there is no good kernel for it."""
+        # Lanes become a larger batch, except where there is no batch in the result.
+        lanes = 1 if self.kind is Kind.WEIGHT_GRADIENT else rewriter.lanes
+        layer = attrs.evolve(self.layer, batch=self.layer.batch * lanes)
         library = native.library()
         if library is None or not self.layer.ordinary or self._vector < _SHORTEST_VECTOR:
             return math.inf
-        found = implementation(library, self.kind, self.layer, aval_of(self.activations[0][0]).dtype.name)
+        found = implementation(library, self.kind, layer, aval_of(self.activations[0][0]).dtype.name)
         if not found or any(name in found for name in _POOR):
             return math.inf
         stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
         moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
         weights = math.prod(self.layer.weights) * (_WEIGHT + 2 * COPY * (self.flipped or bool(self.flip)))
         filled = math.ceil(self._vector / _VECTOR) * _VECTOR / self._vector if self.layer.groups == 1 else 1
-        return _CALL + self.layer.multiplications * filled * _RATE[self.kind] + weights + moved
+        return (_CALL + layer.multiplications * filled * _RATE[self.kind] + weights) / lanes + moved
 
     @property
     def _vector(self) -> int:

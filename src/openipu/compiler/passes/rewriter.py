@@ -1,5 +1,6 @@
 """The one walk over a jaxpr in which kernel rules and layout rules replace equations."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes import convolution, native_recurrent, pooling, shapes
+from openipu.compiler.passes import convolution, native_fused, native_recurrent, pooling, shapes
 from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, read, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
 from openipu.jax_boundary import fresh
@@ -18,15 +19,20 @@ Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
 _RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **native_recurrent.RULES}
 
 
-def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
-    """Returns the jaxpr with every rule applied, also inside loops and branches."""
-    return Rewriter(closed_jaxpr).run()
+def run(closed_jaxpr: ClosedJaxpr, lanes: int = 1) -> ClosedJaxpr:
+    """Returns the jaxpr, of which so many run side by side, with every rule applied, also inside loops and branches."""
+    return Rewriter(closed_jaxpr, lanes).run()
 
 
 class Rewriter:
-    """The state of one walk: equations emitted so far, and how each of the program's values is stored."""
+    """The state of one walk: equations emitted so far, and how each of the program's values is stored.
 
-    def __init__(self, closed_jaxpr: ClosedJaxpr) -> None:
+    Attributes:
+      lanes: how many of these programs run side by side.
+    """
+
+    def __init__(self, closed_jaxpr: ClosedJaxpr, lanes: int = 1) -> None:
+        self.lanes = lanes
         self._source = closed_jaxpr
         self._equations: list[JaxprEqn] = []
         self._constvars = list(closed_jaxpr.jaxpr.constvars)
@@ -34,14 +40,17 @@ class Rewriter:
         self._stored: dict[Var, Stored] = {}
         self._broadcasts: dict[Var, JaxprEqn] = {}
         self._ordered: dict[tuple[Var, Order], Atom] = {}
+        self._calls: dict[Var, native_fused.Call] = {}
+        read_by = [*(atom for eqn in closed_jaxpr.jaxpr.eqns for atom in eqn.invars), *closed_jaxpr.jaxpr.outvars]
+        self._uses = Counter(atom for atom in read_by if isinstance(atom, Var))
         self._makers = {var: eqn for eqn in closed_jaxpr.jaxpr.eqns for var in eqn.outvars}
 
     def run(self) -> ClosedJaxpr:
         """Walks all equations and returns the new jaxpr."""
         jaxpr = self._source.jaxpr
         for eqn in jaxpr.eqns:
-            rule = _RULES.get(eqn.primitive.name)
-            results = rule(self, eqn) if rule else None
+            rules = (rules.get(eqn.primitive.name) for rules in (native_fused.FIRST, _RULES))
+            results = next((made for rule in rules if rule and (made := rule(self, eqn)) is not None), None)
             if results is None:
                 self._keep(eqn)
             else:
@@ -59,6 +68,14 @@ class Rewriter:
     def maker(self, atom: Atom) -> JaxprEqn | None:
         """Returns the program's equation that makes a value; None for an argument or a constant."""
         return None if isinstance(atom, Literal) else self._makers.get(atom)
+
+    def call(self, atom: Atom) -> native_fused.Call | None:
+        """The native call that makes a value, if only one equation reads it: that may become part of the call."""
+        return self._calls.get(atom) if isinstance(atom, Var) and self._uses[atom] == 1 else None
+
+    def note_call(self, var: Var, call: native_fused.Call) -> None:
+        """Remembers the native call that makes a value."""
+        self._calls[var] = call
 
     def plain(self, atom: Atom) -> Atom:
         """Returns a program value stored as the program says."""
@@ -122,5 +139,7 @@ class Rewriter:
         return self.emit(lambda x: lax.broadcast_in_dim(x, shape, where), operand)
 
     def _keep(self, eqn: JaxprEqn) -> None:
-        params = map_subjaxprs(eqn.params, run) if has_subjaxprs(eqn.params) else eqn.params
+        params = (
+            map_subjaxprs(eqn.params, lambda inner: run(inner, self.lanes)) if has_subjaxprs(eqn.params) else eqn.params
+        )
         self._equations.append(eqn.replace(invars=[self.plain(atom) for atom in eqn.invars], params=params))

@@ -48,7 +48,8 @@ def _loop(eqn: JaxprEqn) -> kernels.Loop | None:
     return kernels.Loop(target, times, batch, aval_of(eqn.outvars[0]).shape[-1], backwards, masked)
 
 
-def _rule(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
+def rule(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
+    """Emits the kernel and what else the loop returns."""
     loop = _loop(eqn)
     if loop is None:
         return None
@@ -64,6 +65,3 @@ def _rule(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
 
     results = rewriter.emit_all(compute, *atoms)
     return [Stored(atom, identity(len(aval_of(atom).shape))) for atom in results]
-
-
-RULES = {"jit": _rule, "pjit": _rule}

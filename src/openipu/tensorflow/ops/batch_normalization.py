@@ -34,9 +34,9 @@ def normalised(
 
 @custom_call("openipu.normalised")
 def _normalised(operands: list, config: dict[str, Any], kinds: tuple) -> list:
-    return list(normalization.forward(*operands, config["epsilon"], config["axis"]))
+    return list(normalization.forward(*operands, epsilon=config["epsilon"], axis=config["axis"]))
 
 
 @custom_call("openipu.normalised_gradient")
 def _normalised_gradient(operands: list, config: dict[str, Any], kinds: tuple) -> list:
-    return list(normalization.backward(*operands, config["epsilon"], config["axis"]))
+    return list(normalization.backward(*operands, epsilon=config["epsilon"], axis=config["axis"]))

@@ -26,11 +26,11 @@ def _inference(op: Op, values: list, frame: Frame) -> list:
 
 @op("stablehlo.batch_norm_training")
 def _training(op: Op, values: list, frame: Frame) -> list:
-    return list(normalization.forward(*values, op.attr("epsilon"), op.attr("feature_index")))
+    return list(normalization.forward(*values, epsilon=op.attr("epsilon"), axis=op.attr("feature_index")))
 
 
 @op("stablehlo.batch_norm_grad")
 def _gradient(op: Op, values: list, frame: Frame) -> list:
     x, scale, mean, variance, gradient = values
     operands = (gradient, x, scale, mean, variance)
-    return list(normalization.backward(*operands, op.attr("epsilon"), op.attr("feature_index")))
+    return list(normalization.backward(*operands, epsilon=op.attr("epsilon"), axis=op.attr("feature_index")))

@@ -34,7 +34,7 @@ def normalised(
         return (y, mean, variance), (x, scale, mean, variance)
 
     def back(kept: tuple, cotangents: tuple) -> tuple[jax.Array, ...]:
-        return backward(cotangents[0], *kept, epsilon, axis)
+        return backward(cotangents[0], *kept, epsilon=epsilon, axis=axis)
 
     run.defvjp(ahead, back)
     y, mean, variance = run(x, scale, offset)

@@ -46,7 +46,7 @@ def rule(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
     def compute(*given: jax.Array) -> list[jax.Array]:
         *operands, epsilon = given
         run = kernels.forward if forward else kernels.backward
-        return run(*operands, lax.broadcast(epsilon, (batch.channels,)), batch=batch)
+        return run(*operands, epsilon=lax.broadcast(epsilon, (batch.channels,)), batch=batch)
 
     y, *each = rewriter.emit_all(compute, *arrays, *others)
     return [Stored(y, stored.order), *(Stored(atom, identity(1)) for atom in each)]

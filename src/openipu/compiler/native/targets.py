@@ -25,6 +25,8 @@ NAMES = (
     "openipu_lstm_backward",
     "openipu_gru_forward",
     "openipu_gru_backward",
+    "openipu_normalization_forward",
+    "openipu_normalization_backward",
     "openipu_product",
     "openipu_outer_sum",
 )

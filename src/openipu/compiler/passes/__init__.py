@@ -6,7 +6,7 @@ device iterations. On CPU it does, in this order:
 1. `inline` opens nested calls, so that the rules below see one flat program; calls that a native kernel takes stay;
 2. `dead` drops equations whose results nobody reads (a captured gradient always has some);
 3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`,
-   `native_recurrent`, `native_fused`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast,
+   `named_calls`, `native_fused`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast,
    and *layout rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the
    equations between them, so that nothing is transposed there;
 4. `dead` again, for what the rewriting left over.
@@ -26,7 +26,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from openipu.compiler import native
-from openipu.compiler.passes import dead, inline, native_outer, native_product, native_recurrent, rewriter
+from openipu.compiler.passes import dead, inline, named_calls, native_outer, native_product, rewriter
 
 
 def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -> ClosedJaxpr:
@@ -41,7 +41,7 @@ def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -
         return closed_jaxpr
     # A captured step may hold 64-bit values; tracing replacements for it must not narrow them.
     with jax.enable_x64(True):
-        closed_jaxpr = inline.run(closed_jaxpr, native_recurrent.takes)
+        closed_jaxpr = inline.run(closed_jaxpr, named_calls.takes)
         closed_jaxpr = dead.run(rewriter.run(dead.run(closed_jaxpr), lanes))
     return closed_jaxpr
 

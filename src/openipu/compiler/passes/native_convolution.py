@@ -67,9 +67,16 @@ class Call:
             return math.inf
         stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
         moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
-        weights = math.prod(self.layer.weights) * (_WEIGHT + 2 * COPY * (self.flipped or bool(self.flip)))
+        each = -2 * COPY if self._transposed_anyway else _WEIGHT
+        weights = math.prod(self.layer.weights) * (each + 2 * COPY * (self.flipped or bool(self.flip)))
         filled = math.ceil(self._vector / _VECTOR) * _VECTOR / self._vector if self.layer.groups == 1 else 1
         return (_CALL + layer.multiplications * filled * _RATE[self.kind] + weights) / lanes + moved
+
+    @property
+    def _transposed_anyway(self) -> bool:
+        """Whether a product with patches, which has channels innermost, would be transposed after it: that is saved."""
+        channels = self.layer.weight_strides[1:3]
+        return self.kind is Kind.WEIGHT_GRADIENT and math.prod(self.layer.kernel) > 1 and 1 not in channels
 
     @property
     def _vector(self) -> int:

@@ -60,7 +60,8 @@ def _loop(eqn: JaxprEqn) -> kernels.Loop | None:
     return kernels.Loop(target, times, batch, aval_of(eqn.outvars[0]).shape[-1], backwards, masked, features)
 
 
-def _rule(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
+def rule(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:
+    """Emits the kernel and what else the loop returns."""
     loop = _loop(eqn)
     if loop is None:
         return None
@@ -88,6 +89,3 @@ def _with_product(loop: kernels.Loop, operands: Sequence[jax.Array]) -> tuple[ke
         return loop, operands
     gates = lax.dot_general(x, weights, (((2,), (0,)), ((), ()))) + bias
     return attrs.evolve(loop, features=0), [gates, *operands[1:given], *operands[given + _DENSE :]]
-
-
-RULES = {"jit": _rule, "pjit": _rule}

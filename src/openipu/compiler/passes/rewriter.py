@@ -8,7 +8,7 @@ import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.passes import convolution, native_fused, native_recurrent, pooling, shapes
+from openipu.compiler.passes import convolution, named_calls, native_fused, pooling, shapes
 from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, read, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
 from openipu.jax_boundary import fresh
@@ -16,7 +16,7 @@ from openipu.jax_boundary import fresh
 Rule = Callable[["Rewriter", JaxprEqn], list[Stored] | None]
 
 # A rule returns how the equation's results are stored after emitting what computes them, or None to leave it alone.
-_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **native_recurrent.RULES}
+_RULES: dict[str, Rule] = {**shapes.RULES, **pooling.RULES, **convolution.RULES, **named_calls.RULES}
 
 
 def run(closed_jaxpr: ClosedJaxpr, lanes: int = 1) -> ClosedJaxpr:

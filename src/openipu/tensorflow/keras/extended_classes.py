@@ -5,7 +5,7 @@ from typing import Any
 
 from openipu.tensorflow.executor import strategy as strategies
 from openipu.tensorflow.keras import saving, versions
-from openipu.tensorflow.keras.versions import KerasVersion, patches, recurrent
+from openipu.tensorflow.keras.versions import KerasVersion, normalization, patches, recurrent
 
 _extended: dict[type, type] = {}
 _watched: list[Any] = []
@@ -18,6 +18,7 @@ def install() -> None:
             _watched.append(version)
             patches.after_new(version, functools.partial(_extend, version=version))
             recurrent.install(version)
+            normalization.install(version)
             patches.samples_alone(version)
             patches.on_load(version, saving.NAMES, saving.restore)
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import torch
 from jax import lax
 
+from openipu.compiler.normalization import normalised
 from openipu.torch.aten.dtypes import wide
 from openipu.torch.aten.registry import op
 
@@ -50,8 +51,8 @@ def _batch_norm(
         )
     result, mean, inverse, var = _batch_statistics(x, weight, bias, eps)
     count = x.size // x.shape[1]
-    unbiased = lax.stop_gradient(var) * (count / max(count - 1, 1))
-    new_mean = _moved(running_mean, lax.stop_gradient(mean), momentum)
+    unbiased = var * (count / max(count - 1, 1))
+    new_mean = _moved(running_mean, mean, momentum)
     return result, mean, inverse, new_mean, _moved(running_var, unbiased, momentum)
 
 
@@ -68,11 +69,10 @@ def _batch_norm_no_stats(
 
 def _batch_statistics(x: jax.Array, weight: Optional, bias: Optional, eps: float) -> tuple[jax.Array, ...]:
     data = wide(x)
-    mean, var = _moments(data, [axis for axis in range(x.ndim) if axis != 1])
-    inverse = lax.rsqrt(var + eps)
-    scale, shift = (None if v is None else _per_channel(v, x.ndim) for v in (weight, bias))
-    result = _affine((data - mean) * inverse, scale, shift)
-    return result, mean.reshape(-1), inverse.reshape(-1), var.reshape(-1)
+    scale = jnp.ones(x.shape[1], data.dtype) if weight is None else weight.astype(data.dtype)
+    shift = jnp.zeros(x.shape[1], data.dtype) if bias is None else bias.astype(data.dtype)
+    result, mean, var = normalised(data, scale, shift, eps, axis=1)
+    return result, mean, lax.rsqrt(var + eps), var
 
 
 @op(aten._native_batch_norm_legit_no_training)

@@ -45,6 +45,9 @@ TABLE = (
             "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
     Private("keras.layers.GRU.inner_loop", "as for LSTM.inner_loop",
             "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
+    Private("keras.layers.BatchNormalization.call", "training is the core's call while a program is captured",
+            "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
+    Private("keras.layers.BatchNormalization._moments", "whether a class derived from it has statistics of its own"),
     Private("keras.src.backend.config.max_epochs", "KERAS_MAX_EPOCHS"),
     Private("keras.src.backend.compute_output_spec", "models are built, and functions run, for their shapes only"),
     Private("keras.src.backend.common.global_state.get_global_attribute", "which layers are being called"),
@@ -74,6 +77,7 @@ TABLE = (
 
 Model, Sequential, Layer = keras.Model, keras.Sequential, keras.layers.Layer
 LSTM, GRU = keras.layers.LSTM, keras.layers.GRU
+BatchNormalization = keras.layers.BatchNormalization
 activations = keras.activations
 STAGED = (Operation, Node)
 # A layer opens its name scope once to be built and once to be called.

@@ -113,7 +113,7 @@ def _compiled(program: Program, plan: Plan, rows: int | None, inspection: Inspec
         with naming(inspection):
             traced, structure = traced_step(program, here, plan.stochastic_rounding)
         progress.begin("Passes")
-        step = passes.optimise(traced, jax.default_backend(), expected_lanes(program, plan))
+        step = passes.optimise(traced, jax.default_backend(), expected_lanes(program, plan, here))
         progress.begin("XLA Compilation")
         arguments = (
             [s.abstract for s in program.shared],

@@ -143,10 +143,10 @@ def _alike(program: Program, plan: Plan) -> int:
     return plan.gradient_accumulation if program.update is not None else plan.device_iterations
 
 
-def expected_lanes(program: Program, plan: Plan) -> int:
+def expected_lanes(program: Program, plan: Plan, spread: Spread) -> int:
     """How many steps will probably be computed side by side on a device: replicas, and steps with the same weights."""
     alike = min(_alike(program, plan), _MOST_EXPECTED) if environment.fold() else 1
-    return alike * plan.spread.lanes
+    return alike * spread.lanes
 
 
 def _summed(program: Program, gradients: Sequence[Any]) -> list[bool]:

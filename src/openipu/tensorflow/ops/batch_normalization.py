@@ -28,7 +28,8 @@ def normalised(
 
         return (y, mean, variance), gradient
 
-    y, mean, variance = run(x, scale, offset)
+    results: Any = run(x, scale, offset)
+    y, mean, variance = results
     return y, tf.stop_gradient(mean), tf.stop_gradient(variance)
 
 

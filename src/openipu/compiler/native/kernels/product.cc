@@ -7,6 +7,8 @@ namespace {
 
 using dnnl::memory;
 
+constexpr int64_t kPartsPerThread = 2;
+
 // `shape` holds: the number of dimensions, then as many numbers each of
 //   left sizes (.., rows, depth), left strides, right sizes (.., depth, columns), right strides;
 // the result is stored in order.
@@ -75,7 +77,7 @@ ffi::Error product(ffi::ThreadPool pool, ffi::AnyBuffer left, ffi::AnyBuffer rig
     const Operands operands(shape);
     const memory::data_type type = type_of(left.element_type());
     const int64_t size = left.size_bytes() / std::max<int64_t>(1, left.element_count()), pieces = operands.pieces();
-    const int64_t parts = parts_for(pool, pieces, operands.multiplications());
+    const int64_t parts = parts_for(pool, kPartsPerThread, pieces, operands.multiplications());
     auto at = [&](void* begin, int64_t step, int64_t first) { return static_cast<char*>(begin) + size * step * first; };
     in_parts(pool, parts, [&](int64_t part) {
       Threads mine(1);

@@ -79,7 +79,8 @@ def _number(tensor: Any) -> int:
 
 
 def _slices(*, tensors: list[tf.Tensor], **_: Any) -> Recurrence:
-    count = tensors[0].shape[0]
+    shape = tensors[0].shape
+    count = shape.as_list()[0] if shape.rank else None
     if count is None:
         raise _UnknownError
     return Recurrence(count, count)

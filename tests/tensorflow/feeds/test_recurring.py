@@ -81,3 +81,12 @@ def test_who_waits_for_a_reader_that_is_closed_is_told():
     reader.close()
     with pytest.raises(tf.errors.CancelledError, match="deleted or started anew"):
         reader.block(1, 1)
+
+
+def test_shapes_of_tensorflow_1():
+    tf.compat.v1.disable_v2_tensorshape()
+    try:
+        _, reader = readers(tf.data.Dataset.from_tensor_slices(ROWS).repeat())
+        np.testing.assert_array_equal(reader.block(3, 1)[0][0], ROWS[:3])
+    finally:
+        tf.compat.v1.enable_v2_tensorshape()

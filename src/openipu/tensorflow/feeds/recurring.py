@@ -1,5 +1,6 @@
 """The host's end of an infeed whose elements come again: they are computed once, and blocks are parts of a table."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
@@ -41,7 +42,7 @@ class RecurringReader(Reader):
     @staticmethod
     def can_hold(recurrence: Recurrence, specs: Sequence[tf.TensorSpec]) -> bool:
         """Whether elements come again and a table has room for them."""
-        size = sum(np.prod(sizes(s), dtype=int) * s.dtype.size for s in specs)
+        size = sum(math.prod(sizes(s)) * s.dtype.size for s in specs)
         return 0 < recurrence.period < recurrence.total and recurrence.period * size <= LARGEST
 
     def block(self, steps: int, replicas: int) -> list[np.ndarray]:

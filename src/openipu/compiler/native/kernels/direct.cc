@@ -10,6 +10,7 @@
 #include <omp.h>
 
 #include "kernel.h"
+#include "pool.h"
 #include "vectors.h"
 
 namespace openipu {
@@ -134,8 +135,7 @@ void share_out(const Layer& layer, int64_t threads, Work&& work) {
     }
   };
   if (threads == 1) return share(0);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int64_t thread = 0; thread < threads; thread++) share(thread);
+  Pool::shared().run(threads, share);
 }
 
 // An element of a window that is not in the padding: its place in the input and in the kernel.

@@ -66,7 +66,7 @@ LOOPS = table.Suite(
     title="An own training loop: loops.repeat over an infeed beside fit",
     module="benchmarks.loop_worker",
     names={"loop": "MLP 128, batch 32, SGD"},
-    peers={"loop": ("openipu", "fit")},
+    peers={"loop": ("openipu", "fit", "fit from the dataset")},
     file="loops.json",
 )
 SUITES = (KERAS, TORCH, INFERENCE, TF1, LOOPS)

@@ -33,6 +33,11 @@ def main(key: str, peer: str) -> None:
 
             def one_round() -> float:
                 return model.fit(x, y, batch_size=BATCH, shuffle=False, verbose=0).history["loss"][-1]
+        elif peer == "fit from the dataset":
+            batches = _batches(tf, x, y)
+
+            def one_round() -> float:
+                return model.fit(batches, steps_per_epoch=STEPS, verbose=0).history["loss"][-1]
         else:
             one_round = _loop(tf, ipu, keras, model, x, y)
         for number in range(ROUNDS + 1):
@@ -54,10 +59,13 @@ def main(key: str, peer: str) -> None:
     )
 
 
+def _batches(tf, x, y):
+    return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True).repeat()
+
+
 def _loop(tf, ipu, keras, model, x, y):
     """A round of the same steps, written with queues."""
-    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True).repeat()
-    infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(batches)
+    infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(_batches(tf, x, y))
     outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
     optimizer = keras.optimizers.SGD()
     optimizer.build(model.trainable_variables)

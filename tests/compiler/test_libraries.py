@@ -33,6 +33,13 @@ def test_a_small_transposed_product_does_not_matter():
     assert options(train_two, (784, 256), (256, 512), (32, 784)) == {}
 
 
+def test_a_loop_that_trains_is_as_its_step():
+    def loop(weights, x):
+        return lax.fori_loop(0, 3, lambda i, w: w - train(w, x[i]), weights)
+
+    assert options(loop, (784, 128), (3, 32, 784)) == EIGEN
+
+
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
@@ -41,7 +48,7 @@ def test_a_small_transposed_product_does_not_matter():
         (lambda x, w: jnp.einsum("bij,bjk->bik", x, w), [(2, 3, 4), (2, 4, 5)]),
         (lambda x, w: lax.fori_loop(0, 3, lambda _, h: h @ w, x), [(3, 4), (4, 4)]),
     ],
-    ids=["nothing", "convolution", "batched", "loop"],
+    ids=["nothing", "convolution", "batched", "recurrence"],
 )
 def test_all_else_is_left_to_xla(function, shapes):
     assert options(function, *shapes) == {}

@@ -28,12 +28,23 @@ def options(step: ClosedJaxpr, platform: str) -> dict[str, str | bool]:
 
 def _better_with_eigen(step: ClosedJaxpr) -> bool:
     products = [e for e in step.eqns if e.primitive.name in _CONTRACTIONS]
-    if not products or any(_contractions(inner) for e in step.eqns for inner in subjaxprs(e.params)):
+    inside = [inner for e in step.eqns for inner in subjaxprs(e.params) if _contractions(inner)]
+    if not products and len(inside) == 1:
+        # A loop that the user wrote, if it trains; a recurrence multiplies by the same weights again and again.
+        return _trains(inside[0]) and _better_with_eigen(inside[0])
+    if not products or inside:
         return False
     if not all(_is_of_matrices(product) for product in products):
         return False
-    transposed = [product for product in products if product.params["dimension_numbers"][0] == ((1,), (1,))]
+    transposed = [product for product in products if _contracted(product) == ((1,), (1,))]
     return sum(map(_multiplications, transposed)) <= _LITTLE * sum(map(_multiplications, products))
+
+
+def _trains(step: ClosedJaxpr) -> bool:
+    """Whether a step sums over the rows of both sides somewhere, as the gradient of a layer's weights does."""
+    return any(e.primitive.name == "dot_general" and _contracted(e) == ((0,), (0,)) for e in step.eqns) or any(
+        _trains(inner) for e in step.eqns for inner in subjaxprs(e.params)
+    )
 
 
 def _contractions(step: ClosedJaxpr) -> bool:
@@ -45,7 +56,12 @@ def _is_of_matrices(product: JaxprEqn) -> bool:
     return product.primitive.name == "dot_general" and all(aval_of(v).ndim == 2 for v in product.invars)
 
 
+def _contracted(product: JaxprEqn) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dimensions of both sides that a product sums over."""
+    return product.params["dimension_numbers"][0]
+
+
 def _multiplications(product: JaxprEqn) -> int:
     left, right = (aval_of(v).shape for v in product.invars)
-    (contracted, _), _ = product.params["dimension_numbers"]
+    contracted, _ = _contracted(product)
     return math.prod(left) * math.prod(right) // math.prod(left[i] for i in contracted)

@@ -77,6 +77,7 @@ TABLE = (
     ),
     Private(f"{_PYTHON}.data.ops.dataset_ops.UnaryUnchangedStructureDataset", "the base of BufferDataset"),
     Private(f"{_PYTHON}.data.ops.dataset_ops.DatasetV2._variant_tensor", "datasets that stand for others"),
+    Private(f"{_PYTHON}.data.ops.dataset_ops.DatasetV2._inputs", "whether a dataset only repeats arrays"),
     Private(
         f"{_PYTHON}.data.ops.dataset_ops.DatasetV2.__iter__",
         "iterators made in the scope of a strategy belong to the IPU",
@@ -332,6 +333,14 @@ def dataset_message(dataset: tf.data.Dataset) -> tf.Tensor:
 def dataset_from(message: tf.Tensor, element_spec: Any) -> Any:
     """The dataset of such a string."""
     return dataset_ops._VariantDataset(tf.raw_ops.DatasetFromGraph(graph_def=message), element_spec)
+
+
+def dataset_parts(dataset: Any) -> tuple[str, list[Any], dict[str, Any]]:
+    """What makes a dataset: the name of its class, the datasets it is made from, and its attributes by their names."""
+    while isinstance(dataset, dataset_ops.DatasetV1Adapter):
+        dataset = dataset._dataset
+    attributes = {name.lstrip("_"): value for name, value in vars(dataset).items()}
+    return type(dataset).__name__.lstrip("_"), list(dataset._inputs()), attributes
 
 
 class SessionCall:

@@ -112,6 +112,24 @@ def test_a_network_keeps_the_batch_innermost(preferred):
     assert moved == [(32, 8, 8, 4), (64, 32)]
 
 
+def test_the_gradient_of_a_dense_layer_comes_with_the_batch_innermost(preferred):
+    rng = np.random.default_rng(0)
+    x, w, v = (jnp.asarray(rng.standard_normal(s), jnp.float32) for s in ((16, 6, 6, 2), (3, 3, 2, 4), (144, 5)))
+
+    def loss(w, v):
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=_NHWC)
+        return jnp.sum(jnp.tanh(y.reshape(16, -1) @ v))
+
+    gradients = jax.grad(loss, (0, 1))
+    check(gradients, w, v)
+    moved = [
+        e.invars[0].aval.shape
+        for e in optimise(jax.make_jaxpr(gradients)(w, v)).jaxpr.eqns
+        if e.primitive.name == "transpose"
+    ]
+    assert (16, 6, 6, 4) not in moved
+
+
 def test_what_is_not_a_number_spreads_as_far_as_in_the_program_and_no_further(preferred):
     x, w = _normal(19, 6, 6, 2), _normal(3, 3, 2, 3)
     x = x.at[3, 0, 0, 0].set(jnp.inf).at[18, 5, 5, 1].set(jnp.nan).at[7, 2, 2, 0].set(-jnp.inf)

@@ -94,7 +94,8 @@ class Rewriter:
                 self._ordered[key] = self._broadcast(broadcast, order)
             else:
                 permutation = tuple(stored.position[dim] for dim in order)
-                self._ordered[key] = self.emit(lambda x: lax.transpose(x, permutation), stored.atom)
+                product = None if stored.permuted else self._turned_product(atom, order)
+                self._ordered[key] = product or self.emit(lambda x: lax.transpose(x, permutation), stored.atom)
         return self._ordered[key]
 
     def emit(self, function: Callable[..., Any], *atoms: Atom) -> Atom:
@@ -137,6 +138,23 @@ class Rewriter:
         shape = tuple(eqn.params["shape"][dim] for dim in order)
         where = tuple(position[dims[number]] for number in operand_order)
         return self.emit(lambda x: lax.broadcast_in_dim(x, shape, where), operand)
+
+    def _turned_product(self, atom: Var, order: Order) -> Atom | None:
+        """A product of two matrices with its rows moved last, made by changing sides: half the time of a transpose."""
+        shape = aval_of(atom).shape
+        maker = self.maker(atom)
+        if maker is not None and maker.primitive.name == "reshape" and maker.params["dimensions"] is None:
+            maker = self.maker(maker.invars[0])
+        if maker is None or maker.primitive.name != "dot_general" or order != (*range(1, len(shape)), 0):
+            return None
+        sides = [self.stored(side) for side in maker.invars]
+        is_of_matrices = all(len(side.order) == 2 and not side.permuted for side in sides)
+        if not is_of_matrices or aval_of(maker.outvars[0]).shape[:1] != shape[:1]:
+            return None
+        left, right = maker.params["dimension_numbers"][0]
+        params = {**maker.params, "dimension_numbers": ((right, left), ((), ()))}
+        turned = lambda a, b: lax.reshape(lax.dot_general_p.bind(b, a, **params), (*shape[1:], shape[0]))  # noqa: E731
+        return self.emit(turned, *(side.atom for side in sides))
 
     def _keep(self, eqn: JaxprEqn) -> None:
         params = (

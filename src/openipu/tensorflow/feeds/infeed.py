@@ -9,6 +9,8 @@ from openipu.tensorflow import boundary
 from openipu.tensorflow.elements import Elements
 from openipu.tensorflow.feeds import calls, queues
 from openipu.tensorflow.feeds.reader import Reader
+from openipu.tensorflow.feeds.recurring import RecurringReader
+from openipu.tensorflow.recurrence import recurrence
 
 _MOST_PREFETCHED = 255
 
@@ -123,9 +125,13 @@ class IPUInfeedQueue:
     def _start(self, dataset: tf.data.Dataset | None = None) -> None:
         if self._reader is not None:
             self._reader.close()
-        self._reader = Reader(
-            Elements(self.dataset if dataset is None else dataset), self.flat_specs, f"The infeed queue {self.name!r}"
-        )
+        elements = Elements(self.dataset if dataset is None else dataset)
+        name = f"The infeed queue {self.name!r}"
+        found = recurrence(self.dataset)
+        if found is not None and RecurringReader.can_hold(found, self.flat_specs):
+            self._reader = RecurringReader(elements, self.flat_specs, name, found)
+        else:
+            self._reader = Reader(elements, self.flat_specs, name)
 
     def _delete(self) -> None:
         if self._reader is None:

@@ -5,6 +5,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +23,7 @@ _alive: "weakref.WeakSet[Reader]" = weakref.WeakSet()
 
 def sizes(spec: tf.TensorSpec) -> tuple[int, ...]:
     """The static shape of a value."""
-    return tuple(size for size in spec.shape if size is not None)
+    return tuple(spec.shape.as_list())
 
 
 class Reader:
@@ -132,16 +133,20 @@ class Reader:
                     taken.append([part[replica, step] for part in block])
             except tf.errors.OutOfRangeError as error:
                 self.put_back(taken)
-                raise tf.errors.OutOfRangeError(
-                    None,
-                    None,
-                    f"{self._name} ended early: the program takes {steps * replicas} elements, {len(taken)} were left. "
-                    "Repeat the dataset (dataset.repeat()), or run fewer iterations.",
-                ) from error
+                self.refuse(steps * replicas, len(taken), error)
             except BaseException:
                 self.put_back(taken)
                 raise
         return block
+
+    def refuse(self, count: int, left: int, cause: Exception | None = None) -> NoReturn:
+        """There are not so many elements."""
+        raise tf.errors.OutOfRangeError(
+            None,
+            None,
+            f"{self._name} ended early: the program takes {count} elements, {left} were left. "
+            "Repeat the dataset (dataset.repeat()), or run fewer iterations.",
+        ) from cause
 
     def _next(self) -> Element:
         if self._waiting:

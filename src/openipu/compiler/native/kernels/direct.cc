@@ -4,11 +4,13 @@
 // The other dimensions may be stored in any order: arrays are read by their strides, and so are the weights, whose
 // strides are negative where a program reverses them.
 #include <algorithm>
+#include <memory>
 #include <type_traits>
 
 #include <omp.h>
 
 #include "kernel.h"
+#include "pool.h"
 #include "vectors.h"
 
 namespace openipu {
@@ -133,8 +135,7 @@ void share_out(const Layer& layer, int64_t threads, Work&& work) {
     }
   };
   if (threads == 1) return share(0);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
-  for (int64_t thread = 0; thread < threads; thread++) share(thread);
+  Pool::shared().run(threads, share);
 }
 
 // An element of a window that is not in the padding: its place in the input and in the kernel.
@@ -412,7 +413,7 @@ class Sums {
     return before + outputs * ((input * layer_.rows.kernel + row) * layer_.columns.kernel + column);
   }
 
-  const Layer& layer_;
+  const Layer layer_;
   std::vector<Floats> sums_;
   std::vector<Span> spans_;
 };
@@ -420,10 +421,17 @@ class Sums {
 // The gradient of a set of weights, from the input and the gradient of the output of all lanes that have it.
 void weight_gradient(const Layer& layer, const float* x, const float* y, float* weights) {
   const int64_t threads = threads_for(layer);
-  std::vector<Sums> sums(threads, Sums(layer));
-  share_out(layer, threads, [&](int64_t thread, Part part) { sums[thread].add(part, x, y); });
-  for (int64_t thread = 1; thread < threads; thread++) sums[0] += sums[thread];
-  sums[0].write(weights);
+  // Each thread makes its own: in memory side by side they would slow each other down.
+  std::vector<std::unique_ptr<Sums>> sums(threads);
+  share_out(layer, threads, [&](int64_t thread, Part part) {
+    if (!sums[thread]) sums[thread] = std::make_unique<Sums>(layer);
+    sums[thread]->add(part, x, y);
+  });
+  Sums total(layer);
+  for (const auto& each : sums) {
+    if (each) total += *each;
+  }
+  total.write(weights);
 }
 
 using Buffer = ffi::Buffer<ffi::F32>;

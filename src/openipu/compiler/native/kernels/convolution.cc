@@ -138,10 +138,10 @@ class Weights {
  public:
   Weights(const Prepared& p, char* given)
       : given_(p.given_weights, engine(), given),
-        scratch_(p.weights == p.given_weights ? memory::desc() : p.weights),
+        room_(p.weights == p.given_weights ? memory::desc() : p.weights),
         as_given_(p.weights == p.given_weights) {}
 
-  memory get() const { return as_given_ ? given_ : scratch_.get(); }
+  memory get() const { return as_given_ ? given_ : room_.get(); }
   void read() { copy(given_, get()); }
   void write() { copy(get(), given_); }
 
@@ -151,18 +151,18 @@ class Weights {
   }
 
   memory given_;
-  Scratch scratch_;
+  Room room_;
   bool as_given_;
 };
 
 void execute(Kind kind, const Prepared& p, char* x, memory weights, char* y) {
-  Scratch scratch(p.scratch);
+  Room room(p.scratch);
   memory source(p.source, engine(), x), target(p.target, engine(), y);
   const bool data = kind == kDataGradient, sums = kind == kWeightGradient;
   p.run.execute(stream(), {{data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, source},
                            {sums ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, weights},
                            {kind == kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, target},
-                           {DNNL_ARG_SCRATCHPAD, scratch.get()}});
+                           {DNNL_ARG_SCRATCHPAD, room.get()}});
 }
 
 // One lane by all of oneDNN's threads. x, w and y are the layer's input, weights and output, or their gradients.
@@ -199,8 +199,10 @@ struct Call {
   }
 };
 
+// XLA may call two at once. Each of them uses all cores, so they take turns.
 void by_onednn(const Call& call, int64_t threads) {
-  std::lock_guard<std::mutex> mine(turn());
+  static std::mutex turn;
+  std::lock_guard<std::mutex> mine(turn);
   Threads all(threads);
   const Prepared& p = prepared(call.kind, call.shape, call.type, call.images, threads);
   for (int64_t lane = 0; lane < call.lanes; lane++) call.compute(p, lane);
@@ -226,8 +228,8 @@ void with_weights(ffi::ThreadPool& pool, const Call& call, const Division& divis
 void sum_over_images(ffi::ThreadPool& pool, const Call& call, const Division& division, const Plans& plans) {
   const memory::desc& order = plans[0]->weights;
   const int64_t parts = division.parts, numbers = order.get_size() / sizeof(float);
-  std::vector<std::unique_ptr<Scratch>> sums;
-  for (int64_t item = 0; item < call.lanes * parts; item++) sums.push_back(std::make_unique<Scratch>(order));
+  std::vector<std::unique_ptr<Room>> sums;
+  for (int64_t item = 0; item < call.lanes * parts; item++) sums.push_back(std::make_unique<Room>(order));
   auto sum = [&](int64_t item) { return static_cast<float*>(sums[item]->get().get_data_handle()); };
   in_parts(pool, call.lanes * parts, [&](int64_t item) {
     Threads mine(1);

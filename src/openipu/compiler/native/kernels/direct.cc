@@ -7,10 +7,7 @@
 #include <memory>
 #include <type_traits>
 
-#include <omp.h>
-
-#include "kernel.h"
-#include "pool.h"
+#include "parts.h"
 #include "vectors.h"
 
 namespace openipu {
@@ -118,14 +115,14 @@ struct Part {
   int64_t lane, row, begin, end;
 };
 
-int64_t threads_for(const Layer& layer) {
-  const int64_t most = std::min<int64_t>(omp_get_max_threads(), layer.work() / kThread);
+int64_t threads_for(ffi::ThreadPool& pool, const Layer& layer) {
+  const int64_t most = std::min<int64_t>(pool.num_threads(), layer.work() / kThread);
   return std::max<int64_t>(1, most);
 }
 
 // All parts of the output, each thread its own: work(thread, part). Who has which depends on the number of threads only.
 template <class Work>
-void share_out(const Layer& layer, int64_t threads, Work&& work) {
+void share_out(ffi::ThreadPool& pool, const Layer& layer, int64_t threads, Work&& work) {
   const int64_t rows = layer.rows.windows, columns = layer.columns.windows;
   const int64_t pieces = rows == 1 ? std::min(kPieces, columns) : 1, all = layer.lanes * rows * pieces;
   auto share = [&](int64_t thread) {
@@ -135,7 +132,7 @@ void share_out(const Layer& layer, int64_t threads, Work&& work) {
     }
   };
   if (threads == 1) return share(0);
-  Pool::shared().run(threads, share);
+  in_parts(pool, threads, share);
 }
 
 // An element of a window that is not in the padding: its place in the input and in the kernel.
@@ -221,11 +218,11 @@ void all_of_window(const Layer& layer, const std::vector<Tap>& taps, const float
 }
 
 // y = sum over inputs and the kernel of x times weights.
-void convolution(const Layer& layer, const float* x, const float* weights, float* y) {
+void convolution(ffi::ThreadPool& pool, const Layer& layer, const float* x, const float* weights, float* y) {
   const auto rows = taps_of(layer.rows), columns = taps_of(layer.columns);
   std::vector<std::vector<float>> ready;
   for (int64_t set = 0; set < layer.sets; set++) ready.push_back(packed(layer, weights + set * layer.weights_size()));
-  share_out(layer, threads_for(layer), [&](int64_t, Part part) {
+  share_out(pool, layer, threads_for(pool, layer), [&](int64_t, Part part) {
     const float* begin = x + part.lane * layer.source_size();
     const Array mine = {begin, begin + layer.source_size()};
     float* to = y + part.lane * layer.target_size() + part.row * layer.target.row;
@@ -419,11 +416,11 @@ class Sums {
 };
 
 // The gradient of a set of weights, from the input and the gradient of the output of all lanes that have it.
-void weight_gradient(const Layer& layer, const float* x, const float* y, float* weights) {
-  const int64_t threads = threads_for(layer);
+void weight_gradient(ffi::ThreadPool& pool, const Layer& layer, const float* x, const float* y, float* weights) {
+  const int64_t threads = threads_for(pool, layer);
   // Each thread makes its own: in memory side by side they would slow each other down.
   std::vector<std::unique_ptr<Sums>> sums(threads);
-  share_out(layer, threads, [&](int64_t thread, Part part) {
+  share_out(pool, layer, threads, [&](int64_t thread, Part part) {
     if (!sums[thread]) sums[thread] = std::make_unique<Sums>(layer);
     sums[thread]->add(part, x, y);
   });
@@ -437,24 +434,26 @@ void weight_gradient(const Layer& layer, const float* x, const float* y, float* 
 using Buffer = ffi::Buffer<ffi::F32>;
 using Result = ffi::ResultBuffer<ffi::F32>;
 
-ffi::Error direct_convolution(Buffer x, Buffer weights, Result y, Numbers shape) {
-  return run([&] { convolution(Layer(shape), x.typed_data(), weights.typed_data(), y->typed_data()); });
+ffi::Error direct_convolution(ffi::ThreadPool pool, Buffer x, Buffer weights, Result y, Numbers shape) {
+  return guarded([&] { convolution(pool, Layer(shape), x.typed_data(), weights.typed_data(), y->typed_data()); });
 }
 
-ffi::Error direct_weight_gradient(Buffer x, Buffer y, Result weights, Numbers shape) {
-  return run([&] {
+ffi::Error direct_weight_gradient(ffi::ThreadPool pool, Buffer x, Buffer y, Result weights, Numbers shape) {
+  return guarded([&] {
     const Layer whole(shape);
     Layer layer = whole;
     layer.lanes = whole.lanes / whole.sets;
     for (int64_t set = 0; set < whole.sets; set++) {
       const int64_t lane = set * layer.lanes;
-      weight_gradient(layer, x.typed_data() + lane * layer.source_size(), y.typed_data() + lane * layer.target_size(),
+      weight_gradient(pool, layer, x.typed_data() + lane * layer.source_size(), y.typed_data() + lane * layer.target_size(),
                       weights->typed_data() + set * layer.weights_size());
     }
   });
 }
 
-auto binding() { return ffi::Ffi::Bind().Arg<Buffer>().Arg<Buffer>().Ret<Buffer>().Attr<Numbers>("shape"); }
+auto binding() {
+  return ffi::Ffi::Bind().Ctx<ffi::ThreadPool>().Arg<Buffer>().Arg<Buffer>().Ret<Buffer>().Attr<Numbers>("shape");
+}
 
 }  // namespace
 }  // namespace openipu

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "kernel.h"
+#include "parts.h"
+#include "scratch.h"
 #include "vectors.h"
 
 namespace openipu {
@@ -74,41 +75,32 @@ inline void in_blocks(int64_t count, int64_t most, Work&& work) {
   }
 }
 
-// Memory that is kept, as much as was ever needed.
-class Kept {
- public:
-  float* of(int64_t count) {
-    if (count > size_) {
-      numbers_ = Packed(count);
-      size_ = count;
-    }
-    return numbers_.data();
-  }
-
- private:
-  Packed numbers_{0};
-  int64_t size_ = 0;
-};
-
 using FusedArray = ffi::Buffer<ffi::F32>;
 using FusedResult = ffi::ResultBuffer<ffi::F32>;
 
-// Lanes are layers of equal shape, one after the other in every array: convolve(layer, source, weights, bias, result).
+// Lanes are layers of equal shape, one after the other in every array:
+//   convolve(pool, layer, source, weights, bias, result).
 template <class Convolve>
-ffi::Error fused(FusedArray& source, FusedArray& weights, FusedArray& bias, FusedResult& result, Numbers shape,
-                 Convolve&& convolve) {
-  return run([&] {
+ffi::Error fused(ffi::ThreadPool& pool, FusedArray& source, FusedArray& weights, FusedArray& bias, FusedResult& result,
+                 Numbers shape, Convolve&& convolve) {
+  return guarded([&] {
     const FusedLayer layer(shape);
     const int64_t each = weights.element_count() / layer.lanes;
     for (int64_t lane = 0; lane < layer.lanes; lane++) {
-      convolve(layer, source.typed_data() + lane * layer.source_size(), weights.typed_data() + lane * each,
+      convolve(pool, layer, source.typed_data() + lane * layer.source_size(), weights.typed_data() + lane * each,
                bias.typed_data() + lane * layer.outputs, result->typed_data() + lane * layer.result_size());
     }
   });
 }
 
 inline auto fused_binding() {
-  return ffi::Ffi::Bind().Arg<FusedArray>().Arg<FusedArray>().Arg<FusedArray>().Ret<FusedArray>().Attr<Numbers>("shape");
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .Arg<FusedArray>()
+      .Arg<FusedArray>()
+      .Arg<FusedArray>()
+      .Ret<FusedArray>()
+      .Attr<Numbers>("shape");
 }
 
 }  // namespace openipu

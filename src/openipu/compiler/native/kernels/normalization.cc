@@ -1,10 +1,8 @@
 // Batch normalisation in training and its gradient: statistics in one pass over memory, what follows in another.
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "kernel.h"
+#include "parts.h"
 #include "vectors.h"
 
 namespace openipu {
@@ -20,6 +18,8 @@ struct Batch {
 
 // A piece of memory that stays in the first cache while it is read twice.
 constexpr int64_t kPiece = 4096;
+// Multiply-adds that a number takes as long as, for the division of work: it is read and written.
+constexpr int64_t kWork = 8;
 
 float total(Floats values) {
   float sum = 0;
@@ -84,67 +84,64 @@ void moments_of_line(const float* x, int64_t size, Moments& found) {
   }
 }
 
-// The part of `size` that this thread takes.
-struct Share {
-  int64_t begin, end;
-  explicit Share(int64_t size) {
-    const int64_t threads = omp_get_num_threads(), mine = omp_get_thread_num();
-    begin = size * mine / threads;
-    end = size * (mine + 1) / threads;
+// Rows of channels, or lines of numbers of one channel, in so many parts.
+struct Division {
+  const Batch& b;
+  int64_t parts;
+
+  Division(ffi::ThreadPool& pool, const Batch& batch)
+      : b(batch), parts(parts_for(pool, 1, rows_or_lines(batch), batch.size() * kWork)) {}
+
+  static int64_t rows_or_lines(const Batch& b) { return b.inner == 1 ? b.outer : b.outer * b.channels; }
+  int64_t begin(int64_t part) const { return rows_or_lines(b) * part / parts; }
+
+  // Calls `each(begin, end, channel)` for every line of a part.
+  template <class Each>
+  void lines(int64_t part, Each&& each) const {
+    for (int64_t line = begin(part); line < begin(part + 1); line++) {
+      each(line * b.inner, (line + 1) * b.inner, line % b.channels);
+    }
   }
 };
 
-// Calls `each(begin, end, channel)` for every line of numbers of one channel that this thread takes.
-template <class Each>
-void over_lines(const Batch& b, Each&& each) {
-  const Share share(b.outer * b.channels);
-  for (int64_t line = share.begin; line < share.end; line++) {
-    each(line * b.inner, (line + 1) * b.inner, line % b.channels);
-  }
-}
-
-void forward(const Batch& b, const float* x, const float* scale, const float* offset, const float* epsilon,
-             float* y, float* means, float* variances) {
+void forward(ffi::ThreadPool& pool, const Batch& b, const float* x, const float* scale, const float* offset,
+             const float* epsilon, float* y, float* means, float* variances) {
   const int64_t channels = b.channels;
-  std::vector<Moments> found(channels * omp_get_max_threads());
+  const Division division(pool, b);
+  std::vector<Moments> found(channels * division.parts);
   Packed factors(channels);
   float* factor = factors.data();
-#pragma omp parallel
-  {
-    Moments* own = found.data() + channels * omp_get_thread_num();
-    const Share rows(b.outer);
-    if (b.inner == 1) {
-      moments_of_rows(x + rows.begin * channels, rows.end - rows.begin, channels, own);
-    } else {
-      over_lines(b, [&](int64_t begin, int64_t end, int64_t c) { moments_of_line(x + begin, end - begin, own[c]); });
+  in_parts(pool, division.parts, [&](int64_t part) {
+    Moments* own = found.data() + channels * part;
+    const int64_t begin = division.begin(part), rows = division.begin(part + 1) - begin;
+    if (b.inner == 1) return moments_of_rows(x + begin * channels, rows, channels, own);
+    division.lines(part, [&](int64_t first, int64_t last, int64_t c) { moments_of_line(x + first, last - first, own[c]); });
+  });
+  for (int64_t c = 0; c < channels; c++) {
+    Moments all;
+    for (int64_t part = 0; part < division.parts; part++) {
+      const Moments& some = found[part * channels + c];
+      all.merge(some.count, some.mean, some.squares);
     }
-#pragma omp barrier
-#pragma omp for schedule(static)
-    for (int64_t c = 0; c < channels; c++) {
-      Moments all;
-      for (int t = 0; t < omp_get_num_threads(); t++) {
-        const Moments& part = found[t * channels + c];
-        all.merge(part.count, part.mean, part.squares);
-      }
-      means[c] = all.mean;
-      variances[c] = all.squares / b.count();
-      factor[c] = scale[c] / std::sqrt(variances[c] + epsilon[c]);
-    }
-    if (b.inner == 1) {
-      for (int64_t r = rows.begin; r < rows.end; r++) {
-        over_channels(channels, [&](int64_t c, int64_t width) {
-          const int64_t at = r * channels + c;
-          const Floats apart = load_some(x + at, width) - load_some(means + c, width);
-          store_some(y + at, apart * load_some(factor + c, width) + load_some(offset + c, width), width);
-        });
-      }
-    } else {
-      over_lines(b, [&](int64_t begin, int64_t end, int64_t c) {
+    means[c] = all.mean;
+    variances[c] = all.squares / b.count();
+    factor[c] = scale[c] / std::sqrt(variances[c] + epsilon[c]);
+  }
+  in_parts(pool, division.parts, [&](int64_t part) {
+    if (b.inner != 1) {
+      return division.lines(part, [&](int64_t first, int64_t last, int64_t c) {
         const float mean = means[c], by = factor[c], plus = offset[c];
-        for (int64_t i = begin; i < end; i++) y[i] = (x[i] - mean) * by + plus;
+        for (int64_t i = first; i < last; i++) y[i] = (x[i] - mean) * by + plus;
       });
     }
-  }
+    for (int64_t r = division.begin(part); r < division.begin(part + 1); r++) {
+      over_channels(channels, [&](int64_t c, int64_t width) {
+        const int64_t at = r * channels + c;
+        const Floats apart = load_some(x + at, width) - load_some(means + c, width);
+        store_some(y + at, apart * load_some(factor + c, width) + load_some(offset + c, width), width);
+      });
+    }
+  });
 }
 
 // Sums over a channel of the gradient, and of the gradient times deviations from the mean. Pieces are summed first:
@@ -188,84 +185,80 @@ void sums_of_line(const float* g, const float* x, float mean, int64_t size, floa
   }
 }
 
-void backward(const Batch& b, const float* g, const float* x, const float* scale, const float* means,
-              const float* variances, const float* epsilon, float* of_x, float* of_scale, float* of_offset) {
+void backward(ffi::ThreadPool& pool, const Batch& b, const float* g, const float* x, const float* scale,
+              const float* means, const float* variances, const float* epsilon, float* of_x, float* of_scale,
+              float* of_offset) {
   const int64_t channels = b.channels;
+  const Division division(pool, b);
   // Vectors of different threads do not share a cache line.
   const int64_t apart = (2 * channels + 31) / 16 * 16;
-  std::vector<float> found(apart * omp_get_max_threads());
+  std::vector<float> found(apart * division.parts);
   Packed factors(3 * channels);
   // of_x = factor * g + slope * (x - mean) + shift
   float *factor = factors.data(), *slope = factor + channels, *shift = slope + channels;
-#pragma omp parallel
-  {
-    float *sums = found.data() + apart * omp_get_thread_num(), *products = sums + channels;
-    const Share rows(b.outer);
-    if (b.inner == 1) {
-      const int64_t from = rows.begin * channels;
-      sums_of_rows(g + from, x + from, means, rows.end - rows.begin, channels, sums, products);
-    } else {
-      over_lines(b, [&](int64_t begin, int64_t end, int64_t c) {
-        sums_of_line(g + begin, x + begin, means[c], end - begin, sums[c], products[c]);
-      });
+  in_parts(pool, division.parts, [&](int64_t part) {
+    float *sums = found.data() + apart * part, *products = sums + channels;
+    const int64_t begin = division.begin(part), rows = division.begin(part + 1) - begin, from = begin * channels;
+    if (b.inner == 1) return sums_of_rows(g + from, x + from, means, rows, channels, sums, products);
+    division.lines(part, [&](int64_t first, int64_t last, int64_t c) {
+      sums_of_line(g + first, x + first, means[c], last - first, sums[c], products[c]);
+    });
+  });
+  for (int64_t c = 0; c < channels; c++) {
+    float sum = 0, product = 0;
+    for (int64_t part = 0; part < division.parts; part++) {
+      sum += found[part * apart + c];
+      product += found[part * apart + channels + c];
     }
-#pragma omp barrier
-#pragma omp for schedule(static)
-    for (int64_t c = 0; c < channels; c++) {
-      float sum = 0, product = 0;
-      for (int t = 0; t < omp_get_num_threads(); t++) {
-        sum += found[t * apart + c];
-        product += found[t * apart + channels + c];
-      }
-      const float inverse = 1 / std::sqrt(variances[c] + epsilon[c]);
-      of_offset[c] = sum;
-      of_scale[c] = product * inverse;
-      factor[c] = scale[c] * inverse;
-      slope[c] = -factor[c] * inverse * of_scale[c] / b.count();
-      shift[c] = -factor[c] * sum / b.count();
-    }
-    if (b.inner == 1) {
-      for (int64_t r = rows.begin; r < rows.end; r++) {
-        over_channels(channels, [&](int64_t c, int64_t width) {
-          const int64_t at = r * channels + c;
-          const Floats deviation = load_some(x + at, width) - load_some(means + c, width);
-          const Floats made = load_some(factor + c, width) * load_some(g + at, width) +
-                              load_some(slope + c, width) * deviation + load_some(shift + c, width);
-          store_some(of_x + at, made, width);
-        });
-      }
-    } else {
-      over_lines(b, [&](int64_t begin, int64_t end, int64_t c) {
-        const float mean = means[c], by = factor[c], steep = slope[c], plus = shift[c];
-        for (int64_t i = begin; i < end; i++) of_x[i] = by * g[i] + steep * (x[i] - mean) + plus;
-      });
-    }
+    const float inverse = 1 / std::sqrt(variances[c] + epsilon[c]);
+    of_offset[c] = sum;
+    of_scale[c] = product * inverse;
+    factor[c] = scale[c] * inverse;
+    slope[c] = -factor[c] * inverse * of_scale[c] / b.count();
+    shift[c] = -factor[c] * sum / b.count();
   }
+  in_parts(pool, division.parts, [&](int64_t part) {
+    if (b.inner != 1) {
+      return division.lines(part, [&](int64_t first, int64_t last, int64_t c) {
+        const float mean = means[c], by = factor[c], steep = slope[c], plus = shift[c];
+        for (int64_t i = first; i < last; i++) of_x[i] = by * g[i] + steep * (x[i] - mean) + plus;
+      });
+    }
+    for (int64_t r = division.begin(part); r < division.begin(part + 1); r++) {
+      over_channels(channels, [&](int64_t c, int64_t width) {
+        const int64_t at = r * channels + c;
+        const Floats deviation = load_some(x + at, width) - load_some(means + c, width);
+        const Floats made = load_some(factor + c, width) * load_some(g + at, width) +
+                            load_some(slope + c, width) * deviation + load_some(shift + c, width);
+        store_some(of_x + at, made, width);
+      });
+    }
+  });
 }
 
 using Array = ffi::Buffer<ffi::F32>;
 using Result = ffi::ResultBuffer<ffi::F32>;
 
-ffi::Error normalization_forward(Array x, Array scale, Array offset, Array epsilon, Result y, Result mean,
+ffi::Error normalization_forward(ffi::ThreadPool pool, Array x, Array scale, Array offset, Array epsilon, Result y, Result mean,
                                  Result variance, Numbers shape) {
-  return run([&] {
+  return guarded([&] {
     const Batch b(shape);
     for (int64_t lane = 0; lane < b.lanes; lane++) {
       const int64_t at = lane * b.size(), channel = lane * b.channels;
-      forward(b, x.typed_data() + at, scale.typed_data() + channel, offset.typed_data() + channel,
+      forward(pool, b, x.typed_data() + at, scale.typed_data() + channel, offset.typed_data() + channel,
               epsilon.typed_data() + channel, y->typed_data() + at, mean->typed_data() + channel,
               variance->typed_data() + channel);
     }
   });
 }
 
-ffi::Error normalization_backward(Array g, Array x, Array scale, Array mean, Array variance,
+ffi::Error normalization_backward(ffi::ThreadPool pool, Array g, Array x, Array scale, Array mean, Array variance,
                                   Array epsilon, Result of_x, Result of_scale, Result of_offset, Numbers shape) {
-  return run([&] {
+  return guarded([&] {
     const Batch b(shape);
     for (int64_t lane = 0; lane < b.lanes; lane++) {
       const int64_t at = lane * b.size(), channel = lane * b.channels;
-      backward(b, g.typed_data() + at, x.typed_data() + at, scale.typed_data() + channel,
+      backward(pool, b, g.typed_data() + at, x.typed_data() + at, scale.typed_data() + channel,
                mean.typed_data() + channel, variance.typed_data() + channel, epsilon.typed_data() + channel,
                of_x->typed_data() + at, of_scale->typed_data() + channel, of_offset->typed_data() + channel);
     }
@@ -278,6 +271,7 @@ ffi::Error normalization_backward(Array g, Array x, Array scale, Array mean, Arr
 using openipu::ffi::Ffi;
 XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_normalization_forward, openipu::normalization_forward,
                               Ffi::Bind()
+                                  .Ctx<openipu::ffi::ThreadPool>()
                                   .Arg<openipu::Array>()
                                   .Arg<openipu::Array>()
                                   .Arg<openipu::Array>()
@@ -288,6 +282,7 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_normalization_forward, openipu::normalizat
                                   .Attr<openipu::Numbers>("shape"));
 XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_normalization_backward, openipu::normalization_backward,
                               Ffi::Bind()
+                                  .Ctx<openipu::ffi::ThreadPool>()
                                   .Arg<openipu::Array>()
                                   .Arg<openipu::Array>()
                                   .Arg<openipu::Array>()

@@ -1,13 +1,14 @@
 // What kernels on oneDNN share: its engine, memory for a moment, and primitives that were made before.
 #pragma once
 
-#include <algorithm>
 #include <map>
+#include <mutex>
 
 #include <omp.h>
 
 #include "dnnl.hpp"
 #include "kernel.h"
+#include "scratch.h"
 
 namespace openipu {
 
@@ -37,56 +38,15 @@ class Threads {
   int before_;
 };
 
-// Memory that a kernel needs while it runs. It is kept for those that come later: fresh pages cost as much as the work.
-class Scratch {
+// Memory of oneDNN's that a kernel needs while it runs.
+class Room {
  public:
-  explicit Scratch(const dnnl::memory::desc& desc) : desc_(desc) {
-    const size_t size = desc.get_size();
-    if (size == 0) return;
-    {
-      std::lock_guard<std::mutex> mine(lock());
-      // The smallest that is large enough, else the largest, which grows.
-      if (!kept().empty()) {
-        auto found = std::min(at_least(size), kept().end() - 1);
-        block_ = std::move(*found);
-        kept().erase(found);
-      }
-    }
-    if (block_.size < size) block_ = {dnnl::memory(desc, engine()), size};
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  ~Scratch() {
-    if (block_.size == 0) return;
-    std::lock_guard<std::mutex> mine(lock());
-    kept().insert(at_least(block_.size), std::move(block_));
-  }
-
-  dnnl::memory get() const {
-    return dnnl::memory(desc_, engine(), block_.size == 0 ? nullptr : block_.memory.get_data_handle());
-  }
+  explicit Room(const dnnl::memory::desc& desc) : desc_(desc), scratch_(desc.get_size()) {}
+  dnnl::memory get() const { return dnnl::memory(desc_, engine(), scratch_.data()); }
 
  private:
-  struct Block {
-    dnnl::memory memory;
-    size_t size = 0;
-  };
-  static std::mutex& lock() {
-    static std::mutex made;
-    return made;
-  }
-  // What nobody uses now, the smallest first.
-  static std::vector<Block>& kept() {
-    static std::vector<Block> made;
-    return made;
-  }
-  static std::vector<Block>::iterator at_least(size_t size) {
-    return std::lower_bound(kept().begin(), kept().end(), size,
-                            [](const Block& one, size_t size) { return one.size < size; });
-  }
-
   dnnl::memory::desc desc_;
-  Block block_;
+  Scratch scratch_;
 };
 
 inline dnnl::memory::data_type type_of(ffi::DataType type) {

@@ -100,7 +100,7 @@ void sum(ffi::ThreadPool& pool, const Sums& s, const float* left, const float* r
 
 ffi::Error outer(ffi::ThreadPool pool, ffi::AnyBuffer left, ffi::AnyBuffer right, ffi::Result<ffi::AnyBuffer> result,
                  Numbers shape) {
-  return run([&] {
+  return guarded([&] {
     const int64_t* n = shape.begin();
     sum(pool, Sums{n[0], n[1], n[2], n[3], n[4], n[5] != 0}, static_cast<const float*>(left.untyped_data()),
         static_cast<const float*>(right.untyped_data()), static_cast<float*>(result->untyped_data()));

@@ -2,12 +2,13 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernel.h"
+#include "parts.h"
 #include "vectors.h"
 
 namespace openipu {
 namespace {
 
+constexpr int64_t kPartsPerThread = 2;
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
 // Numbers and the winners among them: vectors of both, or one of each for what is left at the end of a row.
@@ -109,20 +110,22 @@ void maximum_gradient_plane(const Pooling& p, const float* gradient, const float
   }
 }
 
-void maximum_gradient(const Pooling& p, const float* gradient, const float* x, float* result) {
+void maximum_gradient(ffi::ThreadPool& pool, const Pooling& p, const float* gradient, const float* x, float* result) {
   const int64_t windows = p.rows.windows * p.columns.windows * p.inner;
-#pragma omp parallel for schedule(static)
-  for (int64_t o = 0; o < p.outer; o++) {
-    maximum_gradient_plane(p, gradient + o * windows, x + o * p.plane(), result + o * p.plane());
-  }
+  const int64_t parts = parts_for(pool, kPartsPerThread, p.outer, p.outer * windows * p.rows.extent * p.columns.extent);
+  in_parts(pool, parts, [&](int64_t part) {
+    for (int64_t o = p.outer * part / parts; o < p.outer * (part + 1) / parts; o++) {
+      maximum_gradient_plane(p, gradient + o * windows, x + o * p.plane(), result + o * p.plane());
+    }
+  });
 }
 
 using Array = ffi::Buffer<ffi::F32>;
 using Result = ffi::ResultBuffer<ffi::F32>;
 
-ffi::Error pooling_maximum_gradient(Array gradient, Array x, Result result, Numbers shape) {
-  return run([&] {
-    maximum_gradient(Pooling(shape), gradient.typed_data(), x.typed_data(), result->typed_data());
+ffi::Error pooling_maximum_gradient(ffi::ThreadPool pool, Array gradient, Array x, Result result, Numbers shape) {
+  return guarded([&] {
+    maximum_gradient(pool, Pooling(shape), gradient.typed_data(), x.typed_data(), result->typed_data());
   });
 }
 
@@ -132,6 +135,7 @@ ffi::Error pooling_maximum_gradient(Array gradient, Array x, Result result, Numb
 using openipu::ffi::Ffi;
 XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_pooling_maximum_gradient, openipu::pooling_maximum_gradient,
                               Ffi::Bind()
+                                  .Ctx<openipu::ffi::ThreadPool>()
                                   .Arg<openipu::Array>()
                                   .Arg<openipu::Array>()
                                   .Ret<openipu::Array>()

@@ -83,14 +83,14 @@ ffi::Error product(ffi::ThreadPool pool, ffi::AnyBuffer left, ffi::AnyBuffer rig
       Threads mine(1);
       const int64_t first = part * pieces / parts, count = (part + 1) * pieces / parts - first;
       const Prepared& p = prepared(shape, operands, type, count);
-      Scratch scratch(p.scratch);
+      Room room(p.scratch);
       memory a(p.left, engine(), at(left.untyped_data(), operands.left_steps[0], first));
       memory b(p.right, engine(), at(right.untyped_data(), operands.stacked() ? operands.right_steps[0] : 0, first));
       memory c(p.result, engine(), at(result->untyped_data(), operands.steps[0], first));
       p.run.execute(stream(), {{DNNL_ARG_SRC, a},
                                {DNNL_ARG_WEIGHTS, b},
                                {DNNL_ARG_DST, c},
-                               {DNNL_ARG_SCRATCHPAD, scratch.get()}});
+                               {DNNL_ARG_SCRATCHPAD, room.get()}});
     });
   });
 }

@@ -379,7 +379,7 @@ void gru_backward(ffi::ThreadPool& pool, const Shape& s, const Arrays& a) {
 template <void (*loop)(ffi::ThreadPool&, const Shape&, const Arrays&)>
 ffi::Error call(ffi::ThreadPool pool, ffi::RemainingArgs args, ffi::RemainingRets rets, Numbers shape,
                 int64_t reversed, int64_t masked) {
-  return run([&] {
+  return guarded([&] {
     const int64_t* n = shape.begin();
     loop(pool, Shape{n[0], n[1], n[2], n[3], n[4], reversed != 0, masked != 0}, Arrays(args, rets, masked != 0));
   });

@@ -5,8 +5,6 @@
 #include <cstring>
 #include <vector>
 
-#include <omp.h>
-
 #include "fused.h"
 
 namespace openipu {
@@ -15,8 +13,7 @@ namespace {
 // Sums that are computed at once fill the registers: so many results times so many vectors of output channels.
 constexpr int64_t kResults = kWidth == 8 ? 4 : 8;
 constexpr int64_t kVectors = 2;
-// Multiply-adds that are worth waking another thread for.
-constexpr int64_t kThread = 1 << 20;
+constexpr int64_t kPartsPerThread = 2;
 
 // What results read: distances from the first number of their window, and panels of weights in the same order.
 struct Kernel {
@@ -41,6 +38,8 @@ struct Layer : FusedLayer {
   bool padded(const Side& side) const { return side.low != 0 || reach(side) > side.size; }
   bool padded() const { return padded(rows) || padded(columns); }
   int64_t row() const { return (padded() ? reach(columns) : columns.size) * inputs; }
+  // Bytes of an image with its padding; none if it has no padding.
+  size_t room() const { return padded() ? reach(rows) * row() * sizeof(float) : 0; }
 };
 
 // The part of a side's windows that the input has: as a first place in them, one in the input, and a length.
@@ -53,13 +52,12 @@ struct Overlap {
   }
 };
 
-Image image_of(const Layer& layer, const float* given) {
+// The image, copied into `room` if it needs padding.
+Image image_of(const Layer& layer, const float* given, const Scratch& room) {
   const int64_t row = layer.row();
   if (!layer.padded()) return {given, row};
-  static thread_local Kept kept;
-  const int64_t size = Layer::reach(layer.rows) * row;
-  float* made = kept.of(size);
-  std::memset(made, 0, size * sizeof(float));
+  float* made = room.data<float>();
+  std::memset(made, 0, layer.room());
   const Overlap rows(layer.rows), columns(layer.columns);
   for (int64_t r = 0; r < rows.length; r++) {
     const float* from = given + ((rows.from + r) * layer.columns.size + columns.from) * layer.inputs;
@@ -69,10 +67,9 @@ Image image_of(const Layer& layer, const float* given) {
   return {made, row};
 }
 
-Kernel kernel_of(const Layer& layer, const float* given) {
+// The weights in panels, written to `to`.
+Kernel kernel_of(const Layer& layer, const float* given, float* to) {
   Kernel kernel;
-  static Kept kept;
-  float* to = kept.of(layer.taps() * layer.width_out());
   kernel.weights = to;
   auto each = [&](auto&& work) {
     for (int64_t r = 0; r < layer.rows.kernel; r++) {
@@ -188,21 +185,28 @@ void convolve_row(const Layer& layer, const Kernel& kernel, const Image& image, 
   });
 }
 
-void convolve(const Layer& layer, const float* source, const float* weights, const float* bias, float* result) {
-  const Kernel kernel = kernel_of(layer, weights);
+void convolve(ffi::ThreadPool& pool, const Layer& layer, const float* source, const float* weights, const float* bias, float* result) {
+  const Scratch panels(layer.taps() * layer.width_out() * sizeof(float));
+  const Kernel kernel = kernel_of(layer, weights, panels.data<float>());
   const int64_t image_size = layer.source_size() / layer.batch, result_size = layer.result_size() / layer.batch;
-#pragma omp parallel for schedule(static) if (layer.work() >= kThread)
-  for (int64_t i = 0; i < layer.batch; i++) {
-    const Image image = image_of(layer, source + i * image_size);
-    for (int64_t row = 0; row < layer.result_rows(); row++) {
-      convolve_row(layer, kernel, image, row, bias, result + i * result_size);
+  const int64_t parts = parts_for(pool, kPartsPerThread, layer.batch, layer.work());
+  in_parts(pool, parts, [&](int64_t part) {
+    const Scratch room(layer.room());
+    for (int64_t i = layer.batch * part / parts; i < layer.batch * (part + 1) / parts; i++) {
+      const Image image = image_of(layer, source + i * image_size, room);
+      for (int64_t row = 0; row < layer.result_rows(); row++) {
+        convolve_row(layer, kernel, image, row, bias, result + i * result_size);
+      }
     }
-  }
+  });
 }
 
-ffi::Error shallow(FusedArray source, FusedArray weights, FusedArray bias, FusedResult result, Numbers shape) {
-  return fused(source, weights, bias, result, shape,
-               [](const FusedLayer& layer, auto... arrays) { convolve(Layer(layer), arrays...); });
+ffi::Error shallow(ffi::ThreadPool pool, FusedArray source, FusedArray weights, FusedArray bias, FusedResult result,
+                   Numbers shape) {
+  return fused(pool, source, weights, bias, result, shape,
+               [](ffi::ThreadPool& threads, const FusedLayer& layer, auto... arrays) {
+                 convolve(threads, Layer(layer), arrays...);
+               });
 }
 
 }  // namespace

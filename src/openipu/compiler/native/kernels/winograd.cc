@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include <omp.h>
-
 #include "fused.h"
 
 namespace openipu {
@@ -23,8 +21,8 @@ constexpr int64_t kNumbers = 96 << 10;
 constexpr int64_t kFewestTiles = 36, kMostTiles = 256;
 // Tiles of a row that are transformed one after the other.
 constexpr int64_t kLongestPiece = 24;
-// Weights that are worth waking another thread for.
-constexpr int64_t kThread = 1 << 13;
+// Weights of one part of their transformation.
+constexpr int64_t kWeights = 1 << 12;
 
 // Tiles of 2x2 results. Those that pooling drops are never computed.
 struct Layer : FusedLayer {
@@ -50,11 +48,11 @@ class Weights {
     return spot * spot_ + begin * kWidth * layer_.inputs + input * vectors * kWidth;
   }
 
-  void transform(const float* given, float* made) const {
+  // Those of some inputs.
+  void transform(const float* given, float* made, int64_t first, int64_t last) const {
     const int64_t vectors = layer_.width_out() / kWidth;
     in_blocks(vectors, kVectors, [&](int64_t begin, int64_t count) {
-#pragma omp for schedule(static) nowait
-      for (int64_t input = 0; input < layer_.inputs; input++) {
+      for (int64_t input = first; input < last; input++) {
         for (int64_t v = 0; v < count; v++) vector(given, made, input, begin, count, v);
       }
     });
@@ -255,8 +253,8 @@ void compute(const Layer& layer, const float* source, const Weights& weights, co
   // Not a multiple of a page apart: spots of a tile would push each other out of the caches.
   const int64_t patch_spot = rounded(block.tiles * layer.width_in(), 1024) + 16;
   const int64_t product_spot = rounded(block.tiles * layer.width_out(), 1024) + 16;
-  static thread_local Kept kept;
-  float* patches = kept.of(kSpots * (patch_spot + product_spot));
+  const Scratch scratch(kSpots * (patch_spot + product_spot) * sizeof(float));
+  float* patches = scratch.data<float>();
   float* products = patches + kSpots * patch_spot;
   int64_t tile = 0;
   for (const Piece* piece = block.begin; piece < block.end; tile += piece->size(), piece++) {
@@ -269,30 +267,29 @@ void compute(const Layer& layer, const float* source, const Weights& weights, co
   }
 }
 
-void convolve(const Layer& layer, const float* source, const float* given, const float* bias, float* result) {
-  static Kept kept;
+void convolve(ffi::ThreadPool& pool, const Layer& layer, const float* source, const float* given, const float* bias,
+              float* result) {
   const Weights weights(layer);
-  float* transformed = kept.of(weights.size());
+  const Scratch scratch(weights.size() * sizeof(float));
+  float* transformed = scratch.data<float>();
   const std::vector<Piece> pieces = pieces_of(layer);
-  const std::vector<Block> blocks = blocks_of(layer, pieces, omp_get_max_threads());
-  const bool alone = layer.inputs * layer.outputs < kThread;
-  if (alone) weights.transform(given, transformed);
-#pragma omp parallel
-  {
-    if (!alone) {
-      weights.transform(given, transformed);
-#pragma omp barrier
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (size_t i = 0; i < blocks.size(); i++) {
-      compute(layer, source, weights, transformed, bias, blocks[i], result);
-    }
-  }
+  const std::vector<Block> blocks = blocks_of(layer, pieces, std::max<int64_t>(1, pool.num_threads()));
+  const int64_t parts = std::max<int64_t>(1, std::min({layer.inputs * layer.outputs / kWeights, layer.inputs,
+                                                       pool.num_threads()}));
+  in_parts(pool, parts, [&](int64_t part) {
+    weights.transform(given, transformed, layer.inputs * part / parts, layer.inputs * (part + 1) / parts);
+  });
+  in_parts(pool, blocks.size(), [&](int64_t block) {
+    compute(layer, source, weights, transformed, bias, blocks[block], result);
+  });
 }
 
-ffi::Error winograd(FusedArray source, FusedArray weights, FusedArray bias, FusedResult result, Numbers shape) {
-  return fused(source, weights, bias, result, shape,
-               [](const FusedLayer& layer, auto... arrays) { convolve(Layer(layer), arrays...); });
+ffi::Error winograd(ffi::ThreadPool pool, FusedArray source, FusedArray weights, FusedArray bias, FusedResult result,
+                    Numbers shape) {
+  return fused(pool, source, weights, bias, result, shape,
+               [](ffi::ThreadPool& threads, const FusedLayer& layer, auto... arrays) {
+                 convolve(threads, Layer(layer), arrays...);
+               });
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-"""Compute a value once that is compared for equality with what was picked from it: XLA rounds what it computes again anew.
+"""Compute a value once that is compared for equality with what was picked from it.
 
-The gradient of a maximum goes to the values that equal it. XLA puts cheap producers into every loop that reads them, and
-where one loop's product and sum become a fused multiply-add and another's do not, nothing equals the maximum any more and
-the gradient is lost. A division is not cheap, so it is never computed twice, and one by one changes nothing.
+The gradient of a maximum goes to the values that equal it. XLA puts cheap producers into every loop that reads them;
+where one loop's product and sum become a fused multiply-add and another's do not, values are rounded anew, nothing
+equals the maximum, and the gradient is lost. A division is not cheap, so it is never computed twice, and a division
+by one changes nothing.
 """
 
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ from openipu.jax_boundary import in_scope, name_stack
 
 # Their results are some of their inputs, whoever computes them.
 _PICKING = frozenset({
-    "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice", "dynamic_slice", "gather", "copy",
-    "concatenate", "pad", "select_n", "max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max",
+    "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "rev", "slice", "dynamic_slice", "gather",
+    "copy", "concatenate", "pad", "select_n", "max", "min", "clamp", "reduce_max", "reduce_min", "reduce_window_max",
     "reduce_window_min", "cummax", "cummin", "stop_gradient", "convert_element_type", "neg", "abs",
 })  # fmt: skip
 # What XLA computes again in other loops, and may round otherwise there when it is part of a sum.

@@ -50,7 +50,8 @@ def _compared(seed, draw):
 
     plan = Plan.drawn(draw)
     torch.manual_seed(seed % 2**31)
-    recipe = Recipe(seed, normalised=plan.replicas == 1)
+    # Torch refuses to normalise one value a channel, and ours does with its words.
+    recipe = Recipe(seed, normalised=plan.replicas == 1 and plan.batch > 1)
     stock = recipe.build()
     ours, other = copy.deepcopy(stock), copy.deepcopy(stock)
     with torch.no_grad():

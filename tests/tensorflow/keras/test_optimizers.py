@@ -50,7 +50,7 @@ def test_optimizer(optimizer, side_by_side):
 
 
 def test_repeated_rows_of_an_embedding_are_summed_before_an_optimizer_squares_them(side_by_side):
-    """Stock Keras 3 drops repeated rows in these optimizers; without repetition both agree."""
+    """Stock Keras 3 squares repeated rows one by one in these optimizers; without repetition both agree."""
     rng = np.random.default_rng(0)
     x = np.stack([rng.permutation(40) for _ in range(20)]).reshape(160, 5).astype(np.int32)
 

@@ -117,6 +117,18 @@ def test_optimizers(name, strategy):
     assert int(model.optimizer.iterations) == 20
 
 
+def test_nadam_trains_as_it_does_eagerly_however_often_it_is_traced(strategy):
+    # In graphs, stock Keras 2 multiplies the momentum schedule once for every variable after the second, too.
+    nadam = keras.optimizers.Nadam
+    stock, model = twins(strategy, mlp, lambda: {"optimizer": nadam(0.01, epsilon=1e-3), "loss": "mse"})
+    stock.run_eagerly = True
+    for count, size in ((40, 8), (12, 4)):
+        for one in (stock, model):
+            one.fit(X[:count], Y[:count], batch_size=size, shuffle=False, verbose=0, epochs=2)
+    agree(stock, model)
+    np.testing.assert_allclose(model.optimizer._u_product, stock.optimizer._u_product, rtol=1e-5)
+
+
 def test_class_weight_sample_weight_split_and_one_batch_at_a_time(strategy):
     def build():
         return keras.Sequential([layers.InputLayer((6,)), layers.Dense(4, kernel_regularizer="l2")])

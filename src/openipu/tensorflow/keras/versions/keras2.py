@@ -14,11 +14,14 @@ from tf_keras.src.engine.node import Node
 from tf_keras.src.engine.training import flatten_metrics_in_order
 from tf_keras.src.layers.rnn import gru, lstm  # noqa: F401  (for `recurrent`, which replaces their time loop)
 from tf_keras.src.mixed_precision import loss_scale_optimizer
+from tf_keras.src.optimizers import nadam as stock_nadam
 from tf_keras.src.optimizers import optimizer_v1
 from tf_keras.src.optimizers.legacy import optimizer_v2
 from tf_keras.src.saving.object_registration import _GLOBAL_CUSTOM_NAMES
 
 from openipu.frameworks import Private
+from openipu.tensorflow.keras.versions import nadam
+from openipu.tensorflow.ops.emit import capturing
 from openipu.tensorflow.ops.gradient_capture import GradientCaptureTape
 
 _ENGINE = "tf_keras.src.engine"
@@ -40,6 +43,9 @@ TABLE = (
             "the time loop is the core's kernel while a program is captured",
             "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
     Private("tf_keras.src.layers.rnn.gru.gru_with_backend_selection", "as for LSTM",
+            "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
+    Private("tf_keras.src.optimizers.nadam.Nadam._internal_apply_gradients",
+            "the momentum schedule goes one step an update while a program is captured",
             "the wrapper keeps the original as `__wrapped__`, and calls it outside of a capture"),
     Private("tf_keras.src.saving.object_registration._GLOBAL_CUSTOM_NAMES", "our classes are saved as theirs"),
     Private("tf_keras.src.callbacks.CallbackList", "callbacks are called by Keras' own container"),
@@ -92,6 +98,9 @@ def _supports_loss_scaling() -> bool:
 
 
 loss_scale_optimizer.strategy_supports_loss_scaling = _supports_loss_scaling
+stock_nadam.Nadam._internal_apply_gradients = nadam.once_an_update(
+    stock_nadam.Nadam._internal_apply_gradients, capturing
+)
 
 
 def sample_weights(y: Any, class_weight: dict) -> Any:

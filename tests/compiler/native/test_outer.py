@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from openipu.compiler.passes import finish, native_outer
+from openipu.compiler.passes import finish, native_outer, products
 from tests.compiler.passes.checking import compare, primitives
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -33,7 +33,7 @@ def noise(*shape):
 def rewritten(function, *args):
     """What is left of a function, and that it computes the same."""
     before = jax.make_jaxpr(function)(*args)
-    after = native_outer.run(before)
+    after = products.run(before)
     compare(jaxpr_as_fun(before), jaxpr_as_fun(after), tuple(jax.tree.leaves(args)), 1e-5)
     return primitives(after)
 
@@ -73,7 +73,7 @@ def test_an_operand_that_was_transposed_is_read_as_it_is_stored(preferred):
         return lax.dot_general(a.transpose(2, 1, 0), b, (((2, 1), (0, 1)), ((), ())))
 
     closed = jax.make_jaxpr(turned)(left, right)
-    (call,) = [e for e in native_outer.run(closed).eqns if e.primitive.name == "openipu_outer_sum"]
+    (call,) = [e for e in products.run(closed).eqns if e.primitive.name == "openipu_outer_sum"]
     assert call.invars == closed.jaxpr.invars
     rewritten(turned, left, right)
 

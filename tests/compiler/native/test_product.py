@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from openipu.compiler.passes import finish, native_product
+from openipu.compiler.passes import finish, native_product, products
 from tests.compiler.passes.checking import compare, primitives
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -29,7 +29,7 @@ def preferred(monkeypatch):
 def rewritten(function, *args):
     """What is left of a function, and that it computes the same."""
     before = jax.make_jaxpr(function)(*args)
-    after = native_product.run(before)
+    after = products.run(before)
     compare(jaxpr_as_fun(before), jaxpr_as_fun(after), tuple(jax.tree.leaves(args)), 2e-6)
     return primitives(after)
 
@@ -39,7 +39,7 @@ def noise(*shape):
 
 
 @st.composite
-def products(draw):
+def drawn_products(draw):
     """Two arrays whose dimensions are stacked, free and summed over in any order."""
     size = st.integers(1, 9)
     stack, rows, columns, depth = (draw(st.lists(size, max_size=m)) for m in (2, 2, 2, 2))
@@ -56,7 +56,7 @@ def products(draw):
 
 
 @_SETTINGS
-@given(case=products())
+@given(case=drawn_products())
 def test_products_of_any_dimensions_are_those_of_xla(preferred, case):
     left, right, numbers = case
     rewritten(lambda a, b: lax.dot_general(a, b, numbers), left, right)
@@ -66,7 +66,7 @@ def test_products_of_any_dimensions_are_those_of_xla(preferred, case):
 def test_transposed_operands_are_read_as_they_are_stored(preferred, order):
     left = noise(12, 20) if order == (0, 1) else noise(20, 12)
     closed = jax.make_jaxpr(lambda a, b: lax.transpose(a, order) @ b.T)(left, noise(9, 20))
-    (call,) = [e for e in native_product.run(closed).eqns if e.primitive.name == "openipu_product"]
+    (call,) = [e for e in products.run(closed).eqns if e.primitive.name == "openipu_product"]
     assert call.invars == closed.jaxpr.invars
     rewritten(lambda a, b: lax.transpose(a, order) @ b.T, left, noise(9, 20))
 
@@ -80,7 +80,7 @@ def test_products_in_loops_are_replaced_too(preferred):
 def test_small_products_and_other_types_stay_with_xla():
     assert "openipu_product" not in rewritten(lambda a, b: a @ b, noise(32, 64), noise(64, 10))
     wide = noise(300, 300).astype(jnp.bfloat16)
-    assert "openipu_product" not in primitives(native_product.run(jax.make_jaxpr(lambda a: a @ a)(wide)))
+    assert "openipu_product" not in primitives(products.run(jax.make_jaxpr(lambda a: a @ a)(wide)))
 
 
 def test_a_finished_execution_keeps_its_structure():

@@ -27,7 +27,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from openipu.compiler import native
-from openipu.compiler.passes import dead, inline, named_calls, native_outer, native_product, pinning, rewriter
+from openipu.compiler.passes import dead, inline, named_calls, pinning, products, rewriter
 
 
 def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -> ClosedJaxpr:
@@ -58,7 +58,7 @@ def finish(execution: Callable, arguments: tuple, platform: str = "cpu") -> Call
     if platform != "cpu" or native.library() is None:
         return execution
     closed, shape = jax.make_jaxpr(execution, return_shape=True)(*arguments)
-    compute, structure = jaxpr_as_fun(native_product.run(native_outer.run(closed))), jax.tree.structure(shape)
+    compute, structure = jaxpr_as_fun(products.run(closed)), jax.tree.structure(shape)
 
     def finished(*given: Any) -> Any:
         return jax.tree.unflatten(structure, compute(*jax.tree.leaves(given)))

@@ -1,4 +1,4 @@
-"""Products that sum over many rows by a native kernel, in a finished execution: gradients of layers over time.
+"""Products that sum over many rows by a native kernel: gradients of layers over time.
 
 XLA transposes an operand first, which takes longer than the product where the result is small.
 """
@@ -6,12 +6,11 @@ XLA transposes an operand first, which takes longer than the product where the r
 from collections.abc import Mapping, Sequence
 
 import jax
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Var
+from jax.extend.core import JaxprEqn, Var
 
-from openipu.compiler import native
 from openipu.compiler.native.outer import Sums, compute
-from openipu.compiler.passes.jaxprs import aval_of, has_subjaxprs, map_subjaxprs, with_equations
-from openipu.compiler.passes.native_product import _Operand as Operand
+from openipu.compiler.passes.jaxprs import aval_of
+from openipu.compiler.passes.operands import Operand
 
 # Multiply-adds that are worth a call.
 _LEAST = 1 << 20
@@ -21,27 +20,7 @@ _FEWEST_ROWS = 256
 _NARROWEST = 8
 
 
-def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
-    """Returns the jaxpr with such products replaced, also inside loops and branches; as it is without the library."""
-    return closed_jaxpr if native.library() is None else _run(closed_jaxpr)
-
-
-def _run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
-    jaxpr = closed_jaxpr.jaxpr
-    makers = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars if eqn.primitive.name == "transpose"}
-    equations = []
-    for eqn in jaxpr.eqns:
-        call = _call(eqn, makers) if eqn.primitive.name == "dot_general" else None
-        if call is not None:
-            equations.append(call)
-        elif has_subjaxprs(eqn.params):
-            equations.append(eqn.replace(params=map_subjaxprs(eqn.params, _run)))
-        else:
-            equations.append(eqn)
-    return closed_jaxpr.replace(jaxpr=with_equations(jaxpr, equations, list(jaxpr.outvars)))
-
-
-def _call(eqn: JaxprEqn, makers: Mapping[Var, JaxprEqn]) -> JaxprEqn | None:
+def call(eqn: JaxprEqn, makers: Mapping[Var, JaxprEqn]) -> JaxprEqn | None:
     """The native call in place of a product; None where it is not one of these."""
     (left_sum, right_sum), (stack, _) = eqn.params["dimension_numbers"]
     if stack or any(aval_of(v).dtype != "float32" for v in (*eqn.invars, *eqn.outvars)):

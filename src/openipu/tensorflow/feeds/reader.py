@@ -23,7 +23,7 @@ _alive: "weakref.WeakSet[Reader]" = weakref.WeakSet()
 
 def sizes(spec: tf.TensorSpec) -> tuple[int, ...]:
     """The static shape of a value."""
-    return tuple(spec.shape.as_list())
+    return tuple(int(size) for size in spec.shape.as_list() if size is not None)
 
 
 class Reader:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow.compat.v1 as tf
 
-from openipu.tensorflow.v1 import runner
+from openipu.tensorflow.executor import run as execution
 from tests.faults import interrupting
 from tests.tensorflow.v1.conftest import graph, on_ipu  # noqa: F401
 
@@ -22,7 +22,7 @@ def counting():
 def test_a_program_that_fails_leaves_values_from_before_or_after_it(graph, on_ipu, monkeypatch):  # noqa: F811
     (made,) = on_ipu(counting)
     variables = tf.global_variables()
-    run = runner.run_session
+    run = execution.run_session
 
     def failing(*given):
         run(*given)
@@ -31,10 +31,10 @@ def test_a_program_that_fails_leaves_values_from_before_or_after_it(graph, on_ip
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         assert session.run(made) == 1
-        monkeypatch.setattr(runner, "run_session", failing)
+        monkeypatch.setattr(execution, "run_session", failing)
         with pytest.raises((RuntimeError, tf.errors.OpError), match="after the device was done"):
             session.run(made)
-        monkeypatch.setattr(runner, "run_session", run)
+        monkeypatch.setattr(execution, "run_session", run)
         found = dict(zip([v.op.name for v in variables], session.run(variables), strict=True))
         assert found["steps"] in (1, 2)
         expected = 1.0 if found["steps"] == 1 else 1.5

@@ -55,8 +55,10 @@ def shown(name: str, display: Display | None) -> Iterator[None]:
     if display is None:
         yield
         return
-    with during(_active, (Progress(name), display)):
-        yield
+    try:
+        with during(_active, (Progress(name), display)):
+            yield
+    finally:
         display.close()
 
 

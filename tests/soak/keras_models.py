@@ -13,6 +13,11 @@ def library():
     return tf.keras
 
 
+def legacy():
+    """Whether that is Keras 2."""
+    return library().__name__.startswith("tf_keras")
+
+
 @attrs.define
 class Recipe:
     """One random model: the same every time it is built from the same seed.
@@ -172,7 +177,9 @@ class Recipe:
         if kind == 4 and int(x.shape[1]) < 16:
             return self._call(layers.Conv2DTranspose(width, 3, draw.choice([1, 2]), padding), x)
         if kind == 5 and int(x.shape[1]) < 12:
-            return self._call(layers.UpSampling2D(2, interpolation=draw.choice(["nearest", "bilinear"])), x)
+            kind = draw.choice(["nearest", "bilinear"])
+            # The gradient of Keras 2's nearest one has no form that XLA compiles: refused, as by the original.
+            return self._call(layers.UpSampling2D(2, interpolation="bilinear" if legacy() else kind), x)
         if kind == 6:
             side = self._call(
                 layers.Conv2D(int(x.shape[-1]), 3, padding="same", activation=draw.choice(ACTIVATIONS)), x

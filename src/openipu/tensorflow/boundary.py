@@ -343,6 +343,11 @@ def functions_around(graph: Any, surrounding: tf.Graph | None) -> Iterator[Any]:
         graph = graph.outer_graph
 
 
+def is_function(graph: Any) -> bool:
+    """Whether a graph is that of a function."""
+    return isinstance(graph, func_graph.FuncGraph)
+
+
 def is_control_flow(graph: Any) -> bool:
     """Whether a function's graph is that of a branch or a loop, or operations of one are being added to it."""
     around: Any = graph._get_control_flow_context()

@@ -25,6 +25,17 @@ def test_a_value_goes_out_and_another_comes_back(strategy):
         np.testing.assert_array_equal(strategy.run(step, (X,)), expected)
 
 
+def test_a_function_is_traced_for_several_shapes(strategy):
+    @tf.function(jit_compile=True)
+    def step(x):
+        with outside():
+            y = tf.ensure_shape(tf.numpy_function(lambda v: v[::-1], [x], tf.float32), x.shape)
+        return y + 1
+
+    for count in (1, 2, 3, 2):
+        np.testing.assert_array_equal(strategy.run(step, (X[:count],)), X[:count][::-1] + 1)
+
+
 def test_several_inputs_and_outputs_of_several_types(strategy):
     @tf.function
     def step(x, n, flag):
@@ -113,6 +124,25 @@ def test_what_came_in_or_was_made_before_is_still_the_programs(strategy):
     np.testing.assert_array_equal(same, [8, 9, 7])
 
 
+def test_the_host_has_loops_branches_and_functions_of_its_own(strategy):
+    @tf.function
+    def text_of(value):
+        return tf.strings.as_string(value)
+
+    @tf.function
+    def step(n):
+        with outside():
+            total = tf.while_loop(
+                lambda i, s: i < n, lambda i, s: (i + 1, s + tf.strings.length(text_of(i))), (0, tf.constant(0))
+            )[1]
+            sign = tf.cond(n > 50, lambda: tf.strings.to_number("1"), lambda: tf.strings.to_number("-1"))
+        return total, sign
+
+    for n, sign in ((12, -1), (101, 1)):
+        found = strategy.run(step, (np.int32(n),))
+        assert (int(found[0]), float(found[1])) == (sum(len(str(i)) for i in range(n)), sign)
+
+
 def test_variables_are_read_and_not_assigned(strategy):
     with strategy.scope():
         weight = tf.Variable([1.0, 2.0, 3.0])
@@ -137,7 +167,7 @@ def test_variables_are_read_and_not_assigned(strategy):
         strategy.run(assigning, (X,))
 
 
-def test_every_replica_runs_them():
+def test_every_replica_runs_them(strategy):
     config = ipu.config.IPUConfig()
     config.auto_select_ipus = 2
     config.configure_ipu_system()
@@ -285,3 +315,16 @@ def test_loops_of_the_host_are_allowed(strategy):
     with strategy.scope():
         np.testing.assert_array_equal(host(tf.constant(X)), x)
     assert seen == expected
+
+
+def test_a_host_function_needs_a_second_thread(strategy, monkeypatch):
+    monkeypatch.setattr(tf.config.threading, "get_inter_op_parallelism_threads", lambda: 1)
+
+    @tf.function(autograph=False)
+    def step(x):
+        with outside("there"):
+            return x + 1
+
+    with strategy.scope(), pytest.raises(UnsupportedError, match=r"name='there'.*needs two threads"):
+        tf.function(lambda x: strategy.run(step, (x,)), autograph=False)(X)
+    np.testing.assert_array_equal(strategy.run(step, (X,)), X + 1)

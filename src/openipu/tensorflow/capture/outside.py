@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import itertools
+import os
 import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,6 +33,7 @@ def scope(name: str) -> Iterator[None]:
     """Have the host run what is built inside, in the program that is being traced."""
     if _inside.get():
         raise ValueError("Illegal nesting of outside_compilation_scope")
+    _refuse_a_single_thread(name)
     program: Any = tf.compat.v1.get_default_graph()
     host = boundary.empty_function_graph(name)
     with during(_inside, True), host.as_default():
@@ -174,13 +176,31 @@ class _Region:
             return tf.function(run, autograph=False).get_concrete_function(*specs)
 
 
+def _refuse_a_single_thread(name: str) -> None:
+    """Refuse what would wait for ever: a host function's thread waits for the program, which needs another one."""
+    threads = tf.config.threading.get_inter_op_parallelism_threads() or _processors()
+    if threads == 1 and boundary.is_function(surrounding()):
+        raise UnsupportedError(
+            f"outside_compilation_scope(name={name!r}) in a program that a tf.function of the host runs needs two "
+            "threads of TensorFlow. Received: one. Call tf.config.threading.set_inter_op_parallelism_threads(2) at "
+            "the start, or call strategy.run from Python."
+        )
+
+
+def _processors() -> int:
+    # Systems other than Linux do not say which of them a process may use.
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
 def _on_device(dtype: tf.DType) -> bool:
     return dtype.is_floating or dtype.is_integer or dtype.is_bool or dtype.is_complex
 
 
 def _cursor(program: Any) -> tf.Variable:
     if program not in _cursors:
-        with tf.init_scope(), boundary.eager_mode():
+        # In a graph of its own, whose makers of variables are not those of a tf.function, which makes them once only.
+        with tf.init_scope(), tf.Graph().as_default(), boundary.eager_mode():
             made = tf.Variable(tf.constant(0), trainable=False, name="outside_compilation", dtype=tf.int32)
         remember(made)
         # Its value means nothing, so the host has none.

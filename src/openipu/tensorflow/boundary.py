@@ -89,7 +89,12 @@ TABLE = (
         "the rule for openipu comes first",
     ),
     Private(f"{_PYTHON}.framework.func_graph.func_graph_from_py_func", "a function's graph inside of another graph"),
-    Private(f"{_PYTHON}.framework.func_graph.FuncGraph.capture", "arguments of such a function"),
+    Private(
+        f"{_PYTHON}.framework.func_graph.FuncGraph.capture",
+        "arguments of such a function; what the host computes in the middle of a program comes into it there",
+        "deleting the attribute of the graph, which covers its class's",
+    ),
+    Private(f"{_GRAPH}._get_control_flow_context", "whether operations stand in a loop or a branch"),
     Private(f"{_PYTHON}.eager.lift_to_graph.lift_to_graph", "initial values that were computed in such a function"),
     Private(f"{_PYTHON}.data.ops.dataset_ops._VariantDataset", "a graph's dataset, outside of the graph"),
     Private(
@@ -313,6 +318,51 @@ def always_converted(function: Callable) -> Callable:
 def function_graph(name: str, build: Callable[[], list[tf.Tensor]]) -> Any:
     """A graph of its own for what `build()` builds; all of its operations that change something run, in order."""
     return func_graph.func_graph_from_py_func(name, build, (), {}, add_control_dependencies=True)
+
+
+def empty_function_graph(name: str) -> Any:
+    """A function's graph without operations; tensors of other graphs that they use become its inputs."""
+    return func_graph.FuncGraph(name)
+
+
+def replace_foreign(graph: Any, other: Any, replacement: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """Have a function's graph use `replacement(tensor)` wherever a tensor of the other graph is used in it."""
+    capture = graph.capture
+
+    def replacing(tensor: Any, name: str | None = None, shape: Any = None) -> Any:
+        mine = isinstance(tensor, tf.Tensor) and not hasattr(tensor, "numpy") and tensor.graph is other
+        return capture(replacement(tensor) if mine else tensor, name, shape)
+
+    graph.capture = replacing
+
+
+def functions_around(graph: Any, surrounding: tf.Graph | None) -> Iterator[Any]:
+    """A function's graph and those that it is built in, from the inside out, up to the surrounding one."""
+    while isinstance(graph, func_graph.FuncGraph) and graph is not surrounding:
+        yield graph
+        graph = graph.outer_graph
+
+
+def is_function(graph: Any) -> bool:
+    """Whether a graph is that of a function."""
+    return isinstance(graph, func_graph.FuncGraph)
+
+
+def is_control_flow(graph: Any) -> bool:
+    """Whether a function's graph is that of a branch or a loop, or operations of one are being added to it."""
+    around: Any = graph._get_control_flow_context()
+    while around is not None:
+        # That of a compiled function is neither.
+        if around.IsCondContext() or around.IsWhileContext():
+            return True
+        around = around.outer_context
+    return type(graph).__name__ in ("CondBranchFuncGraph", "WhileBodyFuncGraph", "WhileCondFuncGraph")
+
+
+def call_directly(concrete: Any, arguments: list[tf.Tensor]) -> Any:
+    """Call a traced function past what `watch_functions` put in the way."""
+    call = concrete_function.ConcreteFunction.__call__
+    return getattr(call, "__wrapped__", call)(concrete, *arguments)
 
 
 def captured_by(graph: Any, tensor: tf.Tensor) -> tf.Tensor:

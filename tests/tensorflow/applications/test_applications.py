@@ -123,3 +123,25 @@ def test_what_the_runtime_refuses(counting, tmp_path):
         runtime.embedded_runtime_start(str(tmp_path / "changed"), [], "engine")
     with pytest.raises(UnsupportedError, match="in eager mode only"):
         tf.function(lambda: compile_op(counting))()
+
+
+def test_a_program_may_return_its_loop(strategy, tmp_path):
+    infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(tf.data.Dataset.from_tensors(np.zeros((1, 2), np.float32)))
+    outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+    def program():
+        return ipu.loops.repeat(1, lambda x: outfeed.enqueue(x @ W), [], infeed)
+
+    path = compile_op(program, output_path=str(tmp_path / "app"), freeze_variables=True)
+    x = np.ones((1, 2), np.float32)
+    outputs, _ = runtime.embedded_runtime_start_and_call(path, [], [x], "returned")
+    np.testing.assert_allclose(outputs[0], x @ W)
+
+
+def test_a_program_that_calls_the_host_is_not_stored(strategy, tmp_path):
+    def program(x):
+        with ipu.scopes.outside_compilation_scope():
+            return tf.strings.length(tf.strings.as_string(x))
+
+    with pytest.raises(UnsupportedError, match=r"cannot be stored: it calls functions of this process"):
+        compile_op(program, inputs=[tf.TensorSpec([2], tf.float32)], output_path=str(tmp_path / "app"))

@@ -15,6 +15,7 @@ from openipu.errors import UnsupportedError
 from openipu.program import Slot
 from openipu.runtime import DeviceEngine
 from openipu.tensorflow.applications.file import Application, Record, Signature, write
+from openipu.tensorflow.boundary import always_converted
 from openipu.tensorflow.capture import placement
 from openipu.tensorflow.executor.run import CompiledFunction, compile_function
 from openipu.tensorflow.feeds.program import Use
@@ -49,7 +50,7 @@ def experimental_application_compile_op(
     if not callable(func):
         raise TypeError(f"func must be a function. Received: func={func!r}.")
     specs = [_spec(value) for value in inputs or ()]
-    graph = func if isinstance(func, PolymorphicFunction | ConcreteFunction) else tf.function(func)
+    graph = func if isinstance(func, PolymorphicFunction | ConcreteFunction) else tf.function(_without_operations(func))
 
     def program(*tensors: tf.Tensor) -> Any:
         with collectives.reducing():
@@ -60,6 +61,17 @@ def experimental_application_compile_op(
     path = Path(output_path) if output_path else Path(tempfile.mkdtemp()) / f"{title}{cache.TENSORFLOW}"
     write(path, _application(compiled, specs, _names(func, len(specs)), freeze_variables))
     return tf.constant(str(path))
+
+
+def _without_operations(func: Callable) -> Callable:
+    """Also functions that return what a loop without results returns; all that changes something runs anyway."""
+    function = always_converted(func)
+
+    def returning_tensors(*tensors: tf.Tensor) -> Any:
+        returned = function(*tensors)
+        return tf.nest.map_structure(lambda leaf: None if isinstance(leaf, tf.Operation) else leaf, returned)
+
+    return returning_tensors
 
 
 def _application(

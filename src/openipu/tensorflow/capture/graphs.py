@@ -17,8 +17,8 @@ _NAMES = {
     "_class", "_gradient_op_type", "_user_specified_name", "api_implements", "backward_function_name",
     "forward_function_name",
 }  # fmt: skip
-# Operations of the user's own.
-_FOREIGN = b"openipu.user_operation"
+# Operations of the user's own, and those that the host runs in the middle of a program.
+_FOREIGN = (b"openipu.user_operation", b"openipu.outside")
 # The attribute that names a custom call.
 _TARGETS = {"XlaCustomCall": "target_name", "XlaCustomCallV2": "call_target_name"}
 # Stateful random operations; stateless ones and generators have their state among their inputs.
@@ -53,7 +53,7 @@ class Graph:
 
     @property
     def foreign(self) -> bool:
-        """Whether it calls operations of the user's own, whose code is not in the graph."""
+        """Whether it calls Python of the user's own, which is not in the graph."""
         return any(name.startswith(_FOREIGN) for name in self.calls)
 
     @property

@@ -1,6 +1,6 @@
 """What to expect of the names of `tensorflow.python.ipu`, where there is something to say (`openipu.compatibility`)."""
 
-from openipu.compatibility import Note, accepted, refused, works
+from openipu.compatibility import Note, accepted, works
 from openipu.tensorflow.configuration.options import OPTIONS
 
 _REGISTERED = works("with a function in Python that is registered for the library: `docs/tensorflow.md`")
@@ -61,7 +61,9 @@ NOTES: dict[str, Note] = {
     ),
     "ops.pipelining_ops.recomputation_checkpoint": _HINT,
     "ops.summary_ops.ipu_compile_summary": accepted("the summary is empty, as without profiling in the original"),
-    "scopes.outside_compilation_scope": refused("a compiled program cannot stop for the host in its middle"),
+    "scopes.outside_compilation_scope": works(
+        "what comes out has a static shape; variables are only read inside, and gradients do not go through"
+    ),
     "scopes.partials_type": accepted("partial sums have the precision of the backend"),
     "utils.extract_*": _EVENTS,
     "utils.extract_all_strings_from_event_trace": _REPORTS,

@@ -7,9 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from openipu.tensorflow.boundary import attribute_scope, in_xla_context
-from openipu.tensorflow.capture import graph_attributes, placement
+from openipu.tensorflow.capture import graph_attributes, outside, placement
 from openipu.tensorflow.capture.graph_attributes import FRONTEND_ATTRIBUTES_NAME
 from openipu.tensorflow.exceptions import UnsupportedError
+from openipu.tensorflow.ops.emit import capturing
 
 __all__ = [
     "FRONTEND_ATTRIBUTES_NAME",
@@ -112,14 +113,23 @@ def partials_type(override_type: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def outside_compilation_scope(name: str = "outside") -> Iterator[None]:
-    """Refused: openipu has no way yet to run operations on the host in the middle of a compiled program."""
-    if not in_xla_context(tf.compat.v1.get_default_graph()):
+    """Has the host run the operations inside, in the middle of a program for the IPU.
+
+    Values that come out must have static shapes; gradients do not go through.
+
+    Args:
+      name: for messages.
+    """
+    graph = tf.compat.v1.get_default_graph()
+    if not capturing() and not in_xla_context(graph):
         raise ValueError("outside_compilation_scope is only allowed in XLA context")
-    raise UnsupportedError(
-        f"outside_compilation_scope(name={name!r}) is not supported: a compiled program cannot run operations on the "
-        "host. Split the program there, or move the operations before or after it."
-    )
-    yield
+    if not capturing():
+        raise UnsupportedError(
+            f"outside_compilation_scope(name={name!r}) works in programs for the IPU only. Received: a function that "
+            "TensorFlow compiles for the host. Call it in strategy.run."
+        )
+    with outside.scope(name):
+        yield
 
 
 @contextlib.contextmanager

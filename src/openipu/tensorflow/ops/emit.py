@@ -13,17 +13,23 @@ from openipu.tensorflow import boundary
 from openipu.tensorflow.exceptions import UnsupportedError
 from openipu.tensorflow.ops import custom_calls  # noqa: F401  (imported for the meanings it registers)
 
-_capturing: contextvars.ContextVar[bool] = contextvars.ContextVar("openipu_capturing", default=False)
+# The graph that the program is traced in the middle of.
+_surrounding: contextvars.ContextVar[tf.Graph | None] = contextvars.ContextVar("openipu_surrounding", default=None)
 
 
 def capturing() -> bool:
     """Whether the function being traced becomes a program for the IPU; elsewhere the host runs what is traced."""
-    return _capturing.get()
+    return _surrounding.get() is not None
 
 
-def captured() -> AbstractContextManager[bool]:
-    """Trace a function that becomes a program for the IPU."""
-    return during(_capturing, True)
+def surrounding() -> tf.Graph | None:
+    """The graph around that of the program being traced; its loops and branches are the host's."""
+    return _surrounding.get()
+
+
+def captured() -> AbstractContextManager[tf.Graph | None]:
+    """Trace a function that becomes a program for the IPU; entered before the function has a graph."""
+    return during(_surrounding, tf.compat.v1.get_default_graph())
 
 
 def emit(name: str, operands: Sequence[tf.Tensor], shape: Any, dtype: tf.DType, **config: Any) -> tf.Tensor:

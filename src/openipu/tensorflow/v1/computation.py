@@ -57,12 +57,13 @@ def trace(computation: Callable, inputs: Sequence[tf.Tensor]) -> Computation:
 
     def build() -> list[tf.Tensor]:
         graph = tf.compat.v1.get_default_graph()
-        with tf.variable_creator_scope(_create_outside), captured(), collectives.reducing(), _explaining(name):
+        with tf.variable_creator_scope(_create_outside), collectives.reducing(), _explaining(name):
             returned = computation(*(boundary.captured_by(graph, i) for i in inputs))
         return _tensors(returned, name)
 
     surrounding = tf.compat.v1.get_default_graph()
-    inner = boundary.function_graph(name, build)
+    with captured():
+        inner = boundary.function_graph(name, build)
     variables = {id(v.handle): v for v in _variables(surrounding, inner)}
     plain, resources, eager = [], [], []
     for outside, placeholder in inner.captures:

@@ -44,6 +44,21 @@ def test_the_gradient_of_what_was_picked_is_not_lost(name):
         np.testing.assert_allclose(other, one, rtol=2e-2 if "16" in name else 1e-4)
 
 
+def test_two_values_of_one_shape_are_not_confused():
+    def loss(weight, bias, x):
+        first = _normalised(x, weight, bias)
+        second = _normalised(jnp.cos(x), weight + 1, bias - 1)
+        return (first.max(1) ** 2).sum() + (second.min(1) ** 2).sum() + (first * second).sum()
+
+    arguments = [np.full(3, 1.1, np.float32), np.full(3, 0.3, np.float32), RNG.standard_normal((7, 4, 3), np.float32)]
+    gradients = jax.grad(loss, (0, 1))
+    compiled = jax.jit(jaxpr_as_fun(optimise(jax.make_jaxpr(gradients)(*arguments))))
+    with jax.disable_jit():
+        expected = gradients(*arguments)
+    for one, other in zip(expected, compiled(*arguments), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4)
+
+
 def test_equal_values_share_the_gradient():
     x = np.repeat(RNG.standard_normal((5, 1, 3), np.float32), 4, axis=1)
 

@@ -38,7 +38,9 @@ def run(closed_jaxpr: ClosedJaxpr) -> ClosedJaxpr:
         params = map_subjaxprs(eqn.params, run) if has_subjaxprs(eqn.params) else eqn.params
         equations.append(eqn.replace(invars=[read(env, atom) for atom in eqn.invars], params=params))
         for var in pinned.intersection(eqn.outvars):
-            traced = jax.make_jaxpr(_once)(jax.ShapeDtypeStruct(aval_of(var).shape, aval_of(var).dtype)).jaxpr
+            # A function of its own, since JAX remembers what it traced: two values would share their variables.
+            once = lambda value: _once(value)  # noqa: E731
+            traced = jax.make_jaxpr(once)(jax.ShapeDtypeStruct(aval_of(var).shape, aval_of(var).dtype)).jaxpr
             given: dict[Var, Atom] = {traced.invars[0]: var}
             for new in traced.eqns:
                 # In the scope of the value, which says what stage of a pipeline it belongs to.

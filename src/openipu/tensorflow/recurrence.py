@@ -39,6 +39,8 @@ class Recurrence:
 
     def repeated(self, count: int) -> "Recurrence":
         """Of all of it, again and again."""
+        if count == 0:
+            return Recurrence(0, 0)
         if math.isinf(self.total) or not self.total:
             return self
         whole = int(self.total)

@@ -106,7 +106,8 @@ class Rewriter:
     def emit_all(self, function: Callable[..., Any], *atoms: Atom) -> list[Atom]:
         """Adds the equations of `function(*atoms)`, which takes and returns arrays, and returns its results."""
         avals = [jax.ShapeDtypeStruct(aval_of(atom).shape, aval_of(atom).dtype) for atom in atoms]
-        traced = jax.make_jaxpr(function)(*avals)
+        # A function of its own, since JAX remembers what it traced: two results would share their variables.
+        traced = jax.make_jaxpr(lambda *arrays: function(*arrays))(*avals)
         env: dict[Var, Atom] = dict(zip(traced.jaxpr.invars, atoms, strict=True))
         for var, value in zip(traced.jaxpr.constvars, traced.consts, strict=True):
             self._constvars.append(var)

@@ -209,4 +209,13 @@ def _interrupted(seed, draw):
 
 def _own(optimizer):
     found = optimizer.variables
-    return list(found() if callable(found) else found)
+    # Keras 2's Nadam does not count its schedule's product among them.
+    product = getattr(optimizer, "_u_product", None)
+    return [*(found() if callable(found) else found), *([product] if isinstance(product, tf_variable()) else [])]
+
+
+def tf_variable():
+    """The class of what Keras 2 trains."""
+    import tensorflow as tf
+
+    return tf.Variable

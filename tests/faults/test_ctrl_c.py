@@ -46,9 +46,9 @@ FIT = """
         print("interrupted", flush=True)
 """
 
-# TensorFlow's own threads are in the generator then, and nobody waits for them.
+# TensorFlow's own threads are in the generator then, and nobody waits for them. Elements are fetched so far ahead.
 CALLBACK = """
-    at = 14
+    at = 6
 
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):

@@ -98,7 +98,9 @@ def test_interrupts_of_inference_while_another_executor_trains(training):
     x = training.batch[0][:8]
     expected = inference(x)
     for number in range(20):
-        stopped = interrupting.interrupted(lambda: [inference(x) for _ in range(interrupting.MOST)], 0.003 * number)
+        stopped = interrupting.interrupted(
+            lambda: [inference(x) for _ in range(50 * interrupting.MOST)], 0.003 * number
+        )
         assert stopped
         torch.testing.assert_close(inference(x), expected, rtol=0, atol=0)
     training.train(1)

@@ -100,16 +100,6 @@ inline void with_constant(int64_t count, Work&& work) {
   }
 }
 
-// `count` things in as few blocks as there may be, all of about the same size: work(first, size).
-template <class Work>
-inline void in_blocks(int64_t count, int64_t most, Work&& work) {
-  const int64_t blocks = (count + most - 1) / most;
-  for (int64_t block = 0; block < blocks; block++) {
-    const int64_t begin = count * block / blocks;
-    work(begin, count * (block + 1) / blocks - begin);
-  }
-}
-
 // Columns [begin, end) of a row of one lane's output.
 struct Part {
   int64_t lane, row, begin, end;

@@ -65,16 +65,6 @@ struct FusedLayer {
 
 inline int64_t rounded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
 
-// `count` things in as few blocks as there may be, all of about the same size: work(first, size).
-template <class Work>
-inline void in_blocks(int64_t count, int64_t most, Work&& work) {
-  const int64_t blocks = (count + most - 1) / most;
-  for (int64_t block = 0; block < blocks; block++) {
-    const int64_t begin = count * block / blocks;
-    work(begin, count * (block + 1) / blocks - begin);
-  }
-}
-
 using FusedArray = ffi::Buffer<ffi::F32>;
 using FusedResult = ffi::ResultBuffer<ffi::F32>;
 

@@ -79,4 +79,14 @@ class Packed {
   std::vector<Line> lines_;
 };
 
+// `count` things in as few blocks as there may be, all of about the same size: work(first, size).
+template <class Work>
+inline void in_blocks(int64_t count, int64_t most, Work&& work) {
+  const int64_t blocks = (count + most - 1) / most;
+  for (int64_t block = 0; block < blocks; block++) {
+    const int64_t begin = count * block / blocks;
+    work(begin, count * (block + 1) / blocks - begin);
+  }
+}
+
 }  // namespace openipu

@@ -174,7 +174,8 @@ def main(rounds: int, only: tuple[str, ...]) -> None:
             summary = table.run(suite, keys, rounds, console)
             table.write(summary, suite.file, console)
             done.append((suite, summary))
-    table.show_targets(done, console)
+    if done:
+        table.show_targets(done, console)
     for name, part in _PARTS.items():
         if not only or name in only:
             table.write(part(console), f"{name}.json", console)

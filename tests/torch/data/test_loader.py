@@ -106,6 +106,34 @@ def test_tensors_come_as_from_the_loader_of_torch(shuffle):
     assert torch.equal(dataset.tensors[0], before)
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(6, 3).bfloat16(),
+        torch.randn(6, 3, dtype=torch.complex64).conj(),
+        torch.randn(3, 6).t(),
+        torch.randn(6, 3)[:, ::2],
+        torch.randn(1, 3).expand(6, 3),
+        torch.randn(6, 0),
+        torch.arange(6) % 2 == 0,
+        torch.randn(6, 3, requires_grad=True),
+    ],
+    ids=["bfloat16", "conjugated", "transposed", "strided", "expanded", "empty", "bool", "differentiated"],
+)
+def test_rows_of_any_tensor_are_gathered_as_torch_gathers_them(tensor):
+    dataset, chosen = torch.utils.data.TensorDataset(tensor), [[0, -1, 2, 2], [5, 3, -6, 1]]
+    received = [x for (x,) in poptorch.DataLoader(options(), dataset, batch_sampler=chosen)]
+    for ours, rows in zip(received, chosen, strict=True):
+        assert torch.equal(ours, tensor[rows])
+        assert ours.is_contiguous() and ours.requires_grad == tensor.requires_grad
+
+
+def test_a_row_that_is_not_there_is_refused():
+    dataset = torch.utils.data.TensorDataset(torch.arange(6))
+    with pytest.raises(IndexError, match="out of bounds"):
+        list(poptorch.DataLoader(options(), dataset, batch_sampler=[[0, 6]]))
+
+
 def test_a_dataset_that_loads_its_samples_in_its_own_way_is_asked_for_each():
     class Negated(torch.utils.data.TensorDataset):
         def __getitem__(self, index):

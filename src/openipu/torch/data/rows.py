@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
@@ -17,8 +18,31 @@ class Rows:
 
     def fetch(self, numbers: Sequence[int]) -> list[torch.Tensor]:
         """The rows with these numbers, as torch collates them: a list with one new tensor for each of the dataset."""
-        rows = torch.as_tensor(numbers)
-        return [tensor[rows] for tensor in self._tensors]
+        rows = np.asarray(numbers, np.int64)
+        return [_gathered(tensor, rows) for tensor in self._tensors]
+
+
+def _gathered(tensor: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    """Rows of a tensor, copied by NumPy if it can.
+
+    Torch would copy them with all threads of its OpenMP, which then look for more work for some milliseconds: one
+    of the cores that the execution begins on meanwhile.
+    """
+    array, count = _shared(tensor), len(tensor)
+    if array is None or not rows.size or rows.min() < -count or rows.max() >= count:
+        return tensor[torch.from_numpy(rows)]
+    gathered = torch.empty((len(rows), *tensor.shape[1:]), dtype=tensor.dtype)
+    # All rows are there; to look once more, NumPy would copy them twice.
+    np.take(array, rows, axis=0, out=gathered.numpy(), mode="wrap")
+    return gathered
+
+
+def _shared(tensor: torch.Tensor) -> np.ndarray | None:
+    """The numbers as NumPy sees them; None if it has no such type, or they are yet to be negated or differentiated."""
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError):
+        return None
 
 
 def gather(loader: DataLoader, batches: Any) -> Any:

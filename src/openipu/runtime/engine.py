@@ -121,13 +121,12 @@ class State:
     def keep(
         self, shared: Sequence[jax.Array], local: Sequence[jax.Array], results: Results, first: Sequence[jax.Array] = ()
     ) -> Results:
-        """Make new values the true ones, after everything was computed: a computation that failed raises here.
+        """Make new values the true ones.
 
         Args:
-          shared, local, results: what an execution made.
+          shared, local, results: what an execution made, after everything was computed: it has been waited for.
           first: the local values of the first replica of all instances, if it is another's.
         """
-        jax.block_until_ready((shared, local, results.outputs, results.finished))
         homes = first or [None] * len(local)
         new = [New(r, v, self._layout, h) for r, v, h in zip(self._local, local, homes, strict=True)]
         if self._trains:

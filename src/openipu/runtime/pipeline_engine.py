@@ -72,7 +72,10 @@ class PipelineEngine(ExecutableEngine):
             if self._training:
                 shared = self._update(shared, local, gradients)
         finished = self._finish(shared, local)
-        return self._state.keep(shared, local, Results(self._outputs(outputs), finished))
+        results = Results(self._outputs(outputs), finished)
+        # A computation that failed raises here.
+        jax.block_until_ready((shared, local, results.outputs, results.finished))
+        return self._state.keep(shared, local, results)
 
     def _micro_batches(self, shared: list, local: list, feeds: Sequence, seeds: Any, start: int):  # noqa: ANN202
         """All micro-batches of one pipeline execution, in the order of the schedule."""

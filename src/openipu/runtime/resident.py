@@ -45,8 +45,7 @@ class _Commit:
         self.done = False
 
 
-@attrs.frozen(eq=False)
-class _Staged:
+class _Staged(NamedTuple):
     """What a resident holds, and the how manieth value it is, once a commit is done."""
 
     commit: _Commit
@@ -101,8 +100,11 @@ class Resident:
         """
         with turns.VALUES:
             held = self._settled()
-            if held is not None and held.value.sharding == sharding and held.layout == layout:
-                return held.value
+            if held is not None and held.layout == layout:
+                placed = held.value.sharding
+                # Those of an executable's results are the very objects it was compiled with.
+                if placed is sharding or placed == sharding:
+                    return held.value
             self.bring_home()
             host = np.asarray(self._read())
             host = layout.copies(host) if seed is None else layout.distinct_seeds(host, seed)

@@ -220,7 +220,7 @@ def _ahead(model: Any) -> int:
 def _feeds(
     model: Any, compiled: CompiledModel, source: sources.Source, steps: Steps, epochs: int
 ) -> Iterator[Iterator]:
-    """The feeds of all executions of a call, fetched in the background."""
+    """The feeds of all executions of a call, fetched in the background where they are data."""
     session, engine, plan = compiled.session, compiled.session.engine, compiled.plan
     if not session.setting.offline:
         session.setting.attach()
@@ -252,6 +252,10 @@ def _feeds(
             session.indices.one(block)
         return engine.place([plan.layout.dealt(b) for b in block])
 
+    if tables is not None:
+        # Row numbers are there already: a thread that hands them over costs more than placing them.
+        yield map(place, host())
+        return
     with prefetch(host(), place, _ahead(model)) as feeds:
         yield feeds
 

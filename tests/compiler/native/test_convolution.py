@@ -1,5 +1,7 @@
 """Convolutions by native kernels compute what the program says, whatever its shapes, strides and orders."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
 
-from openipu.compiler.passes import convolution, lane_sums, optimise
+from openipu.compiler.passes import convolution, lane_sums, native_convolution, optimise
 from tests.compiler.passes.checking import check, compare
 from tests.compiler.passes.test_convolution import convolutions
 
@@ -23,8 +25,9 @@ _NHWC = ("NHWC", "HWIO", "NHWC")
 
 @pytest.fixture
 def preferred(monkeypatch):
-    """Native kernels wherever there are any, however small the convolution."""
+    """oneDNN's kernels wherever there are any, however small the convolution."""
     monkeypatch.setattr(convolution, "_cost", lambda *arguments: 1e30)
+    monkeypatch.setattr(native_convolution, "_FEWEST_CHANNELS", math.inf)
 
 
 @_SETTINGS

@@ -23,11 +23,17 @@ Sizes = tuple[int, ...]
 
 
 class Kind(enum.IntEnum):
-    """Which of a layer's arrays is computed from the other two."""
+    """Which of a layer's arrays is computed from the other two, by oneDNN or by Winograd's algorithm."""
 
     FORWARD = 0
     DATA_GRADIENT = 1
     WEIGHT_GRADIENT = 2
+    WINOGRAD_WEIGHT_GRADIENT = 3
+
+    @property
+    def of_weights(self) -> bool:
+        """Whether it has weights as its result."""
+        return self in (Kind.WEIGHT_GRADIENT, Kind.WINOGRAD_WEIGHT_GRADIENT)
 
 
 @attrs.frozen
@@ -65,9 +71,14 @@ class Layer:
 
     @property
     def multiplications(self) -> int:
-        """How many multiply-adds each of the three kinds takes."""
+        """How many multiply-adds each of the three arrays takes."""
         each = self.inputs // self.groups * math.prod(self.kernel)
         return self.batch * self.outputs * math.prod(self.windows) * each
+
+    @property
+    def tiles(self) -> int:
+        """How many tiles of two windows in every dimension it is made of."""
+        return self.batch * math.prod(math.ceil(windows / 2) for windows in self.windows)
 
     @property
     def ordinary(self) -> bool:
@@ -117,7 +128,7 @@ def _attributes(*, kind: Kind, layer: Layer, lanes: int) -> targets.Attributes:
 
 
 def _lanes(arrays: Sequence[jax.Array], axes: Sequence[int | None], *, kind: Kind, layer: Layer, lanes: int) -> tuple:
-    weights_shared = kind is not Kind.WEIGHT_GRADIENT and axes[1] is None
+    weights_shared = not kind.of_weights and axes[1] is None
     if weights_shared and not lanes:
         # Lanes with the same weights are a larger batch.
         (left,), size = targets.lanes_first(arrays[:1], axes[:1])
@@ -131,10 +142,10 @@ def _lanes(arrays: Sequence[jax.Array], axes: Sequence[int | None], *, kind: Kin
     return [lax.reshape(made, (size, lanes, *made.shape[1:])) if lanes else made], [0]
 
 
-def summed_over_lanes(left: jax.Array, right: jax.Array, layer: Layer, lanes: int) -> jax.Array:
+def summed_over_lanes(kind: Kind, left: jax.Array, right: jax.Array, layer: Layer, lanes: int) -> jax.Array:
     """The gradient of weights that several lanes share: that of one larger batch."""
     left, right = (lax.reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:])) for x in (left, right))
-    return convolution(Kind.WEIGHT_GRADIENT, left, right, attrs.evolve(layer, batch=layer.batch * lanes))
+    return convolution(kind, left, right, attrs.evolve(layer, batch=layer.batch * lanes))
 
 
 PRIMITIVES: dict[Kind, Primitive] = {

@@ -16,6 +16,7 @@ NAMES = (
     "openipu_convolution_forward",
     "openipu_convolution_data_gradient",
     "openipu_convolution_weight_gradient",
+    "openipu_convolution_winograd_weight_gradient",
     "openipu_direct_convolution",
     "openipu_direct_weight_gradient",
     "openipu_winograd_convolution",

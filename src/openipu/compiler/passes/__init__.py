@@ -5,12 +5,13 @@ device iterations. On CPU it does, in this order:
 
 1. `inline` opens nested calls, so that the rules below see one flat program; calls that a native kernel takes stay;
 2. `dead` drops equations whose results nobody reads (a captured gradient always has some);
-3. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`,
+3. `margins` leaves out parts of activations that pooling drops;
+4. `rewriter` walks the equations once with two kinds of rule: *kernels* (`convolution`, `pooling`,
    `named_calls`, `native_fused`), which replace an equation XLA's CPU backend runs slowly by ones it runs fast,
    and *layout rules* (`layout`, `shapes`), which carry the kernels' dimension order (batch innermost) through the
    equations between them, so that nothing is transposed there;
-4. `pinning` keeps values that are compared for equality from being rounded twice;
-5. `dead` again, for what the rewriting left over.
+5. `pinning` keeps values that are compared for equality from being rounded twice;
+6. `dead` again, for what all of this left over.
 
 The kernels and the layout are one walk because they decide each other: a convolution takes the order its input
 happens to be stored in, and determines the order of what follows. The rewritten step is not meant to be
@@ -27,7 +28,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from openipu.compiler import native
-from openipu.compiler.passes import dead, inline, named_calls, pinning, products, rewriter
+from openipu.compiler.passes import dead, inline, margins, named_calls, pinning, products, rewriter
 
 
 def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -> ClosedJaxpr:
@@ -43,7 +44,7 @@ def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -
     # A captured step may hold 64-bit values; tracing replacements for it must not narrow them.
     with jax.enable_x64(True):
         closed_jaxpr = inline.run(closed_jaxpr, named_calls.takes)
-        closed_jaxpr = dead.run(pinning.run(rewriter.run(dead.run(closed_jaxpr), lanes)))
+        closed_jaxpr = dead.run(pinning.run(rewriter.run(margins.run(dead.run(closed_jaxpr)), lanes)))
     return closed_jaxpr
 
 

@@ -1,8 +1,9 @@
 """Small tools on jaxprs that all passes share: substitution, sub-jaxprs, copies with other equations."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
@@ -22,6 +23,26 @@ def read(env: Mapping[Var, Atom], atom: Atom) -> Atom:
 def with_equations(jaxpr: Jaxpr, equations: list[JaxprEqn], outvars: list[Atom]) -> Jaxpr:
     """Returns `jaxpr` computing `outvars` by `equations` instead."""
     return jaxpr.replace(eqns=equations, outvars=outvars)
+
+
+class Traced(NamedTuple):
+    """What a function is in a jaxpr: its equations, what they return, and constants that they read."""
+
+    equations: list[JaxprEqn]
+    results: list[Atom]
+    constvars: list[Var]
+    consts: list[Any]
+
+
+def traced(function: Callable[..., Any], *atoms: Atom) -> Traced:
+    """The equations of `function(*atoms)`, which takes and returns arrays."""
+    avals = [jax.ShapeDtypeStruct(aval_of(atom).shape, aval_of(atom).dtype) for atom in atoms]
+    # A function of its own, since JAX remembers what it traced: two results would share their variables.
+    made = jax.make_jaxpr(lambda *arrays: function(*arrays))(*avals)
+    env: dict[Var, Atom] = dict(zip(made.jaxpr.invars, atoms, strict=True))
+    equations = [eqn.replace(invars=[read(env, atom) for atom in eqn.invars]) for eqn in made.jaxpr.eqns]
+    results = [read(env, atom) for atom in made.jaxpr.outvars]
+    return Traced(equations, results, list(made.jaxpr.constvars), list(made.consts))
 
 
 def map_subjaxprs(params: Mapping[str, Any], run: Callable[[ClosedJaxpr], ClosedJaxpr]) -> dict[str, Any]:

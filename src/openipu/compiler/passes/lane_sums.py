@@ -101,11 +101,11 @@ def _dot_general(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: 
 
 def _weight_gradient(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: list[Var]):  # noqa: ANN202
     left, right = eqn.invars
-    lanes, layer = eqn.params["lanes"], eqn.params["layer"]
+    kind, lanes, layer = (eqn.params[name] for name in ("kind", "lanes", "layer"))
     if axis or not lanes or isinstance(left, Literal) or isinstance(right, Literal):
         return None
     wanted.extend((left, right))
-    return lambda values: convolution.summed_over_lanes(values[left], values[right], layer, lanes)
+    return lambda values: convolution.summed_over_lanes(kind, values[left], values[right], layer, lanes)
 
 
 def _direct_weight_gradient(eqn: JaxprEqn, axis: int, makers: dict, uses: Counter, wanted: list[Var]):  # noqa: ANN202
@@ -125,6 +125,6 @@ _RULES: dict[str, Callable] = {
     "transpose": _transpose,
     "reshape": _reshape,
     "dot_general": _dot_general,
-    convolution.PRIMITIVES[convolution.Kind.WEIGHT_GRADIENT].name: _weight_gradient,
+    **{convolution.PRIMITIVES[kind].name: _weight_gradient for kind in convolution.Kind if kind.of_weights},
     direct.Kind.WEIGHT_GRADIENT.value: _direct_weight_gradient,
 }

@@ -24,6 +24,10 @@ _CALL = 1_000_000
 # One multiply-add; the gradient of weights sums over a dimension that is not innermost. It was 1.4 on a processor with
 # AVX2 and is less than 1 on one with AVX-512, where copying patches costs more of XLA's multiply-adds: in between.
 _RATE = {Kind.FORWARD: 0.8, Kind.DATA_GRADIENT: 0.8, Kind.WEIGHT_GRADIENT: 1.1}
+# Winograd's gradient of weights: one multiply-add, one number transformed on its way in, one sum transformed back.
+_PRODUCT, _TRANSFORMED, _SUM = 0.8, 7, 20
+_SPOTS = 16
+_FEWEST_CHANNELS = 16
 # What oneDNN runs where it has no kernel of its own: loops, or patches and products as XLA's forms are.
 _POOR = ("ref", "gemm:")
 # oneDNN computes channels side by side, and fills what is missing to a vector.
@@ -57,20 +61,28 @@ class Call:
     def cost(self, rewriter: "Rewriter") -> float:
         """Time of a step in multiply-adds; infinite if there is no good kernel for it."""
         # Lanes become a larger batch, except where there is no batch in the result.
-        lanes = 1 if self.kind is Kind.WEIGHT_GRADIENT else rewriter.lanes
+        lanes = 1 if self.kind.of_weights else rewriter.lanes
         layer = attrs.evolve(self.layer, batch=self.layer.batch * lanes)
+        stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
+        moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
+        if self.kind is Kind.WINOGRAD_WEIGHT_GRADIENT:
+            return self._winograd_cost + moved
         library = native.library()
         if library is None or not self.layer.ordinary or self._vector < _SHORTEST_VECTOR:
             return math.inf
         found = implementation(library, self.kind, layer, aval_of(self.activations[0][0]).dtype.name)
         if not found or any(name in found for name in _POOR):
             return math.inf
-        stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
-        moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
         each = -2 * COPY if self._transposed_anyway else _WEIGHT
         weights = math.prod(self.layer.weights) * (each + 2 * COPY * (self.flipped or bool(self.flip)))
         filled = math.ceil(self._vector / _VECTOR) * _VECTOR / self._vector if self.layer.groups == 1 else 1
         return (_CALL + layer.multiplications * filled * _RATE[self.kind] + weights) / lanes + moved
+
+    @property
+    def _winograd_cost(self) -> float:
+        tiles, inputs, outputs = self.layer.tiles, self.layer.inputs, self.layer.outputs
+        products = tiles * inputs * math.ceil(outputs / _VECTOR) * _VECTOR * _PRODUCT
+        return _CALL + _SPOTS * (products + tiles * (inputs + outputs) * _TRANSFORMED + inputs * outputs * _SUM)
 
     @property
     def _transposed_anyway(self) -> bool:
@@ -103,7 +115,7 @@ def calls(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Call]:
     numbers = eqn.params["dimension_numbers"]
     large = math.prod(_sizes(eqn.invars[1], numbers.rhs_spec)[2:])
     small = math.prod(_sizes(eqn.outvars[0], numbers.out_spec)[2:])
-    readings = (_weight_gradient,) if large > small else (_forward, _data_gradient)
+    readings = (_weight_gradient, _winograd_weight_gradient) if large > small else (_forward, _data_gradient)
     made = [read(rewriter, eqn) for read in readings]
     return [call for call in made if call is not None]
 
@@ -170,6 +182,19 @@ def _weight_gradient(rewriter: "Rewriter", eqn: JaxprEqn) -> Call | None:
     )  # fmt: skip
     activations = ((lhs, _channels_last(lhs_spec)), (rhs, _channels_last(rhs_spec)))
     return Call(Kind.WEIGHT_GRADIENT, layer, activations, None, (), False, order)
+
+
+def _winograd_weight_gradient(rewriter: "Rewriter", eqn: JaxprEqn) -> Call | None:
+    call, precision = _weight_gradient(rewriter, eqn), eqn.params["precision"]
+    # Who asks for the most exact result gets plain sums.
+    exact = precision is not None and lax.Precision.HIGHEST in precision
+    if call is None or exact or aval_of(eqn.outvars[0]).dtype.name != "float32":
+        return None
+    layer = call.layer
+    plain = (layer.groups, layer.kernel, layer.strides, layer.dilations) == (1, (3, 3), (1, 1), (1, 1))
+    if not plain or min(layer.inputs, layer.outputs) < _FEWEST_CHANNELS:
+        return None
+    return attrs.evolve(call, kind=Kind.WINOGRAD_WEIGHT_GRADIENT)
 
 
 def _before_reversal(rewriter: "Rewriter", weights: Atom, space: Order) -> Atom | None:

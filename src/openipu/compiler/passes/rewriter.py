@@ -4,12 +4,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from openipu.compiler.passes import convolution, named_calls, native_fused, pooling, shapes
-from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, read, with_equations
+from openipu.compiler.passes.jaxprs import Atom, aval_of, has_subjaxprs, map_subjaxprs, traced, with_equations
 from openipu.compiler.passes.layout import Order, Stored, identity
 from openipu.jax_boundary import fresh
 
@@ -105,16 +104,11 @@ class Rewriter:
 
     def emit_all(self, function: Callable[..., Any], *atoms: Atom) -> list[Atom]:
         """Adds the equations of `function(*atoms)`, which takes and returns arrays, and returns its results."""
-        avals = [jax.ShapeDtypeStruct(aval_of(atom).shape, aval_of(atom).dtype) for atom in atoms]
-        # A function of its own, since JAX remembers what it traced: two results would share their variables.
-        traced = jax.make_jaxpr(lambda *arrays: function(*arrays))(*avals)
-        env: dict[Var, Atom] = dict(zip(traced.jaxpr.invars, atoms, strict=True))
-        for var, value in zip(traced.jaxpr.constvars, traced.consts, strict=True):
-            self._constvars.append(var)
-            self._consts.append(value)
-        for eqn in traced.jaxpr.eqns:
-            self._equations.append(eqn.replace(invars=[read(env, atom) for atom in eqn.invars]))
-        return [read(env, atom) for atom in traced.jaxpr.outvars]
+        made = traced(function, *atoms)
+        self._equations += made.equations
+        self._constvars += made.constvars
+        self._consts += made.consts
+        return made.results
 
     def emit_like(self, eqn: JaxprEqn, invars: Sequence[Atom], order: Order, **params: Any) -> list[Stored]:
         """Adds `eqn` with other inputs and parameters; its one result is stored in `order`."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from openipu.compiler.passes.rewriter import Rewriter
 
 # fmt: off
-_ELEMENTWISE = (
+ELEMENTWISE = (
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan",
     "atan2", "atanh", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos",
     "cosh", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1",
@@ -195,7 +195,7 @@ def _reshape_groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[li
 
 
 RULES = {
-    **dict.fromkeys(_ELEMENTWISE, _elementwise),
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
     **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),
         _reduce,

@@ -63,8 +63,6 @@ struct FusedLayer {
   }
 };
 
-inline int64_t rounded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
-
 using FusedArray = ffi::Buffer<ffi::F32>;
 using FusedResult = ffi::ResultBuffer<ffi::F32>;
 

@@ -79,6 +79,9 @@ class Packed {
   std::vector<Line> lines_;
 };
 
+// The next multiple.
+inline int64_t rounded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }
+
 // `count` things in as few blocks as there may be, all of about the same size: work(first, size).
 template <class Work>
 inline void in_blocks(int64_t count, int64_t most, Work&& work) {

@@ -7,20 +7,14 @@
 #include <vector>
 
 #include "fused.h"
+#include "winograd.h"
 
 namespace openipu {
 namespace {
 
-constexpr int64_t kSpots = 16;
 // Sums that are computed at once fill the registers: so many tiles times so many vectors of output channels.
 constexpr int64_t kRows = 6;
 constexpr int64_t kVectors = kWidth == 8 ? 2 : 4;
-// Numbers that a thread works on at once: more than a few tiles, so that weights are read for many of them, and no
-// more than its caches hold.
-constexpr int64_t kNumbers = 96 << 10;
-constexpr int64_t kFewestTiles = 36, kMostTiles = 256;
-// Tiles of a row that are transformed one after the other.
-constexpr int64_t kLongestPiece = 24;
 // Weights of one part of their transformation.
 constexpr int64_t kWeights = 1 << 12;
 
@@ -84,62 +78,15 @@ class Weights {
   int64_t spot_;
 };
 
-// Tiles [begin, end) of one row of an image.
-struct Piece {
-  int64_t image, row, begin, end;
-  int64_t size() const { return end - begin; }
-};
-
-std::vector<Piece> pieces_of(const Layer& layer) {
-  std::vector<Piece> pieces;
-  for (int64_t image = 0; image < layer.batch; image++) {
-    for (int64_t row = 0; row < layer.tile_rows(); row++) {
-      in_blocks(layer.tile_columns(), kLongestPiece, [&](int64_t begin, int64_t count) {
-        pieces.push_back({image, row, begin, begin + count});
-      });
-    }
-  }
-  return pieces;
-}
-
-alignas(64) constexpr float kZeros[kWidth] = {};
-
-// One column of patches, transformed along the rows.
-struct Column {
-  Floats of[4];
-};
-
 // The patches of a piece, transformed: spot after spot, `spot` numbers apart.
 void transform_patches(const Layer& layer, const float* source, const Piece& piece, float* patches, int64_t spot) {
-  const int64_t inputs = layer.inputs, width = layer.width_in(), row = layer.columns.size * inputs;
-  const int64_t top = piece.row * 2 - layer.rows.low;
+  const int64_t inputs = layer.inputs, row = layer.columns.size * inputs;
+  const int64_t top = piece.row * 2 - layer.rows.low, left = piece.begin * 2 - layer.columns.low;
   const float* image = source + piece.image * layer.rows.size * row;
   for (int64_t channel = 0; channel < inputs; channel += kWidth) {
     const int64_t filled = std::min(kWidth, inputs - channel);
-    auto column = [&](int64_t x) {
-      Floats d[4];
-      for (int64_t i = 0; i < 4; i++) {
-        const int64_t y = top + i;
-        const bool inside = y >= 0 && y < layer.rows.size && x >= 0 && x < layer.columns.size;
-        d[i] = load_some(inside ? image + y * row + x * inputs + channel : kZeros, filled);
-      }
-      return Column{{d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]}};
-    };
-    int64_t x = piece.begin * 2 - layer.columns.low;
-    Column a = column(x), b = column(x + 1);
-    float* to = patches + channel;
-    for (int64_t tile = piece.begin; tile < piece.end; tile++, x += 2, to += width) {
-      const Column c = column(x + 2), d = column(x + 3);
-      for (int64_t i = 0; i < 4; i++) {
-        float* at = to + i * 4 * spot;
-        store(at, a.of[i] - c.of[i]);
-        store(at + spot, b.of[i] + c.of[i]);
-        store(at + 2 * spot, c.of[i] - b.of[i]);
-        store(at + 3 * spot, b.of[i] - d.of[i]);
-      }
-      a = c;
-      b = d;
-    }
+    const Plane plane{image + channel, layer.rows.size, layer.columns.size, row, inputs, filled};
+    transform_patches(plane, top, left, piece.size(), patches + channel, layer.width_in(), spot);
   }
 }
 
@@ -228,31 +175,10 @@ void transform_back(const Layer& layer, const float* bias, const Piece& piece, c
   }
 }
 
-// A few pieces in a row, one thread's work at once.
-struct Block {
-  const Piece* begin;
-  const Piece* end;
-  int64_t tiles;
-};
-
-std::vector<Block> blocks_of(const Layer& layer, const std::vector<Piece>& pieces, int64_t threads) {
-  const int64_t per_tile = kSpots * (layer.width_in() + layer.width_out());
-  const int64_t most = std::min(kMostTiles, std::max(kFewestTiles, kNumbers / per_tile));
-  const int64_t count = rounded((layer.tiles() + most - 1) / most, threads), all = pieces.size();
-  std::vector<Block> blocks;
-  for (int64_t i = 0; i < count; i++) {
-    Block block{pieces.data() + all * i / count, pieces.data() + all * (i + 1) / count, 0};
-    for (const Piece* piece = block.begin; piece < block.end; piece++) block.tiles += piece->size();
-    if (block.tiles) blocks.push_back(block);
-  }
-  return blocks;
-}
-
 void compute(const Layer& layer, const float* source, const Weights& weights, const float* transformed,
              const float* bias, const Block& block, float* result) {
-  // Not a multiple of a page apart: spots of a tile would push each other out of the caches.
-  const int64_t patch_spot = rounded(block.tiles * layer.width_in(), 1024) + 16;
-  const int64_t product_spot = rounded(block.tiles * layer.width_out(), 1024) + 16;
+  const int64_t patch_spot = spot_step(block.tiles * layer.width_in());
+  const int64_t product_spot = spot_step(block.tiles * layer.width_out());
   const Scratch scratch(kSpots * (patch_spot + product_spot) * sizeof(float));
   float* patches = scratch.data<float>();
   float* products = patches + kSpots * patch_spot;
@@ -272,8 +198,10 @@ void convolve(ffi::ThreadPool& pool, const Layer& layer, const float* source, co
   const Weights weights(layer);
   const Scratch scratch(weights.size() * sizeof(float));
   float* transformed = scratch.data<float>();
-  const std::vector<Piece> pieces = pieces_of(layer);
-  const std::vector<Block> blocks = blocks_of(layer, pieces, std::max<int64_t>(1, pool.num_threads()));
+  const int64_t most = tiles_at_once(layer.width_in() + layer.width_out());
+  const std::vector<Piece> pieces = pieces_of(layer.batch, layer.tile_rows(), layer.tile_columns());
+  const std::vector<Block> blocks =
+      blocks_of(pieces, rounded((layer.tiles() + most - 1) / most, std::max<int64_t>(1, pool.num_threads())));
   const int64_t parts = std::max<int64_t>(1, std::min({layer.inputs * layer.outputs / kWeights, layer.inputs,
                                                        pool.num_threads()}));
   in_parts(pool, parts, [&](int64_t part) {

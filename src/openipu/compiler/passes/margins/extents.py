@@ -41,12 +41,11 @@ def needed_extents(jaxpr: Jaxpr, nonzero: Known) -> Known:
     for atom in jaxpr.outvars:
         read(atom, aval_of(atom).shape)
     for eqn in reversed(jaxpr.eqns):
-        out = eqn.outvars[0] if eqn.outvars else None
-        # Nobody may read it, and yet it has effects.
-        wanted = needed.get(out, aval_of(out).shape) if out is not None else ()
         rule = _NEEDED.get(eqn.primitive.name)
-        kept = smaller(wanted, nonzero[out]) if out in nonzero and 0 not in nonzero[out] else wanted
-        made = rule(eqn, kept, [extents_of(nonzero, atom) for atom in eqn.invars]) if rule else None
+        made = None
+        if rule is not None:
+            kept = kept_extents(needed, nonzero, eqn.outvars[0])
+            made = rule(eqn, kept, [extents_of(nonzero, atom) for atom in eqn.invars])
         for atom, extents in zip(eqn.invars, made or [aval_of(a).shape for a in eqn.invars], strict=True):
             read(atom, extents)
     return {var: extents for var, extents in needed.items() if extents != aval_of(var).shape}
@@ -57,14 +56,16 @@ def extents_of(known: Known, atom: Atom) -> Extents:
     return aval_of(atom).shape if isinstance(atom, Literal) else known.get(atom, aval_of(atom).shape)
 
 
+def kept_extents(needed: Known, nonzero: Known, atom: Atom) -> Extents:
+    """How much of a value is to be computed."""
+    wanted, left = extents_of(needed, atom), extents_of(nonzero, atom)
+    # Nothing at all would be no array.
+    return wanted if 0 in left else tuple(map(min, wanted, left))
+
+
 def larger(one: Extents, other: Extents) -> Extents:
     """What holds both."""
     return tuple(map(max, one, other))
-
-
-def smaller(one: Extents, other: Extents) -> Extents:
-    """What both hold."""
-    return tuple(map(min, one, other))
 
 
 def is_elementwise(eqn: JaxprEqn) -> bool:

@@ -8,7 +8,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
 
 from openipu.compiler.passes.jaxprs import Atom, aval_of, traced, with_equations
-from openipu.compiler.passes.margins.extents import Extents, Known, extents_of, is_elementwise, smaller
+from openipu.compiler.passes.margins.extents import Extents, Known, extents_of, is_elementwise, kept_extents
 from openipu.compiler.passes.margins.windows import convolution_space, pooling_sides, scattered_sides
 from openipu.compiler.passes.shapes import ELEMENTWISE
 
@@ -51,9 +51,7 @@ class _Trimmer:
 
     def kept(self, atom: Atom) -> Extents:
         """How much of a value is to be computed."""
-        wanted, nonzero = (extents_of(known, atom) for known in (self._needed, self._nonzero))
-        # Nothing at all would be no array.
-        return wanted if 0 in nonzero else smaller(wanted, nonzero)
+        return kept_extents(self._needed, self._nonzero, atom)
 
     def nonzero(self, atom: Atom) -> Extents:
         """How much of a value is not known to be zero."""

@@ -161,6 +161,18 @@ def test_where_pooling_drops_nothing_the_program_stays(padding):
     assert margins.run(before) is before
 
 
+def test_strides_of_convolutions_alone_change_nothing():
+    x, first, second = noise(2, 12, 12, 4), noise(3, 3, 4, 4), noise(1, 1, 4, 4)
+
+    def loss(x, first, second):
+        y = convolved(x, first, padding="SAME")
+        strided = convolved(y, first, window_strides=(2, 2), padding="SAME")
+        return (strided + convolved(y, second, window_strides=(2, 2))).sum()
+
+    before = flat(jax.grad(loss, (0, 1, 2)), x, first, second)
+    assert margins.run(before) is before
+
+
 def test_zeros_that_meet_other_values_are_there():
     x, w = noise(2, 11, 11, 4), noise(3, 3, 4, 4)
 

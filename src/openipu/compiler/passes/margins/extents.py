@@ -108,7 +108,9 @@ def _convolved(eqn: JaxprEqn, operands: list[Extents]) -> Extents | None:
     if 0 in (*operands[0], *operands[1]):
         return None
     for space in convolution_space(eqn):
-        made[space.out] = min(made[space.out], space.side.touching(operands[0][space.left]))
+        # Zeros that its own padding and dilation make are few, and another shape is no gain.
+        if operands[0][space.left] < space.side.size:
+            made[space.out] = min(made[space.out], space.side.touching(operands[0][space.left]))
     return tuple(made) if 0 not in made else None
 
 
@@ -154,7 +156,7 @@ def _by_convolution(eqn: JaxprEqn, kept: Extents, operands: list[Extents]) -> li
     if 0 in (*kept, *operands[0], *operands[1]):
         return None
     for space in convolution_space(eqn):
-        left[space.left] = space.side.read(kept[space.out], operands[1][space.right])
+        left[space.left] = space.side.taken(kept[space.out], operands[1][space.right])
     return [tuple(left), tuple(right)] if 0 not in left else None
 
 

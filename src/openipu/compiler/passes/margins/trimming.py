@@ -124,8 +124,8 @@ def _convolution(trimmer: _Trimmer, eqn: JaxprEqn) -> Atom | None:
     padding = []
     for space in convolution_space(eqn):
         kernel = right[space.right] = trimmer.nonzero(rhs)[space.right]
-        read = space.side.read(extents[space.out], kernel)
-        left[space.left] = min(read, trimmer.nonzero(lhs)[space.left])
+        taken = space.side.taken(extents[space.out], kernel)
+        left[space.left] = min(taken, trimmer.nonzero(lhs)[space.left])
         padding.append((space.side.low, space.side.high(extents[space.out], kernel, left[space.left])))
     if 0 in left or (tuple(left), tuple(right)) == tuple(aval_of(atom).shape for atom in eqn.invars):
         return None

@@ -33,6 +33,11 @@ class Side:
         last = (self.reach(windows, kernel) - 1 - self.low) // self.spread
         return max(0, min(self.size, last + 1))
 
+    def taken(self, windows: int, kernel: int) -> int:
+        """How many elements so many windows of a convolution are given: what its own stride leaves over, too."""
+        read = self.read(windows, kernel)
+        return self.size if self.size - read < self.stride else read
+
     def touching(self, elements: int) -> int:
         """How many windows, counted from the first, can hold one of so many elements."""
         return max(0, ((elements - 1) * self.spread + self.low) // self.stride + 1)

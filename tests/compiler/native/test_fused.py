@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("kernels")
 _SETTINGS = settings(
     derandomize=True, deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-_WINOGRAD, _SHALLOW = "openipu_winograd_convolution", "openipu_shallow_convolution"
+_WINOGRADS = (Kind.WINOGRAD, Kind.WIDE_WINOGRAD)
 _NHWC, _NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 
 
@@ -80,12 +80,27 @@ def layers(draw, kernels, strides):
     return layer, (x, w, b)
 
 
+@pytest.mark.parametrize("kind", _WINOGRADS)
 @_SETTINGS
 @given(case=layers(st.just(3), st.just(1)))
-def test_any_layer_by_winograd(only, case):
-    only(Kind.WINOGRAD)
+def test_any_layer_by_winograd(only, kind, case):
+    only(kind)
     layer, operands = case
-    assert _calls(check(layer, *operands, tolerance=3e-5)) == {_WINOGRAD}
+    assert _calls(check(layer, *operands, tolerance=3e-5)) == {kind.value}
+
+
+@pytest.mark.parametrize("kind", _WINOGRADS)
+def test_it_is_exact_enough(only, kind):
+    only(kind)
+    x, w = _normal(4, 17, 18, 128), _normal(3, 3, 128, 64)
+
+    def layer(x, w):
+        return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=_NHWC)
+
+    (made,) = jax.jit(jaxpr_as_fun(optimise(jax.make_jaxpr(layer)(x, w))))(x, w)
+    with jax.enable_x64(True):
+        expected = layer(*(np.asarray(a, np.float64) for a in (x, w)))
+    np.testing.assert_allclose(made, expected, atol=5e-6 * float(np.abs(expected).max()), rtol=0)
 
 
 @_SETTINGS
@@ -93,12 +108,13 @@ def test_any_layer_by_winograd(only, case):
 def test_any_layer_of_few_inputs(only, case):
     only(Kind.SHALLOW)
     layer, operands = case
-    assert _calls(check(layer, *operands, tolerance=1e-5)) == {_SHALLOW}
+    assert _calls(check(layer, *operands, tolerance=1e-5)) == {Kind.SHALLOW.value}
 
 
+@pytest.mark.parametrize("kind", _WINOGRADS)
 @pytest.mark.parametrize("numbers", [_NHWC, _NCHW])
-def test_bias_rectifier_and_pooling_are_part_of_the_call(only, numbers):
-    only(Kind.WINOGRAD)
+def test_bias_rectifier_and_pooling_are_part_of_the_call(only, kind, numbers):
+    only(kind)
     x, w, b = _placed(numbers[0], N=4, H=13, W=12, C=16), _placed(numbers[1], H=3, W=3, I=16, O=24), _normal(24)
     channels = numbers[2].index("C")
 
@@ -109,10 +125,10 @@ def test_bias_rectifier_and_pooling_are_part_of_the_call(only, numbers):
         return lax.reduce_window(y, -jnp.inf, lax.max, window, window, "VALID")
 
     left = check(layer, x, w, b, tolerance=1e-5)
-    assert left <= {_WINOGRAD, "transpose", "reshape"}
+    assert left <= {kind.value, "transpose", "reshape"}
 
 
-@pytest.mark.parametrize("kind", [Kind.WINOGRAD, Kind.SHALLOW])
+@pytest.mark.parametrize("kind", list(Kind))
 def test_what_somebody_else_reads_stays(only, kind):
     only(kind)
     x, w, b = _normal(3, 8, 8, 16), _normal(3, 3, 16, 16), _normal(16)
@@ -134,8 +150,9 @@ def test_what_somebody_else_reads_stays(only, kind):
     assert [(layer.pool, layer.batch) for layer in calls] == [(False, 3)]
 
 
-def test_the_gradient_of_the_input_is_winograd_too(only):
-    only(Kind.WINOGRAD)
+@pytest.mark.parametrize("kind", _WINOGRADS)
+def test_the_gradient_of_the_input_is_winograd_too(only, kind):
+    only(kind)
     x, w = _normal(2, 9, 9, 16), _normal(3, 3, 16, 24)
 
     def gradient(x, w):
@@ -164,7 +181,23 @@ def test_what_is_not_a_number_spreads_as_far_as_in_the_program_and_no_further(on
     check(lambda *a: pooled(*a)[1], x, w, b, tolerance=3e-5)
 
 
-@pytest.mark.parametrize("kind", [Kind.WINOGRAD, Kind.SHALLOW])
+def test_what_is_not_a_number_stays_in_its_wide_tiles(only):
+    only(Kind.WIDE_WINOGRAD)
+    x, w = _normal(2, 12, 12, 16), _normal(3, 3, 16, 16)
+    x = x.at[0, 5, 6, 2].set(jnp.nan)
+
+    def layer(x, w):
+        return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=_NHWC)
+
+    (made,) = jax.jit(jaxpr_as_fun(optimise(jax.make_jaxpr(layer)(x, w))))(x, w)
+    expected, found = np.array(layer(x, w)), np.array(made)
+    assert np.isnan(found[np.isnan(expected)]).all()
+    # Windows 4 to 8 of rows and columns read it.
+    found[0, 4:8, 4:8] = expected[0, 4:8, 4:8] = 0
+    np.testing.assert_allclose(found, expected, atol=3e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", list(Kind))
 @pytest.mark.parametrize("axis_of_weights", [None, 0])
 def test_replicas_are_lanes(only, kind, axis_of_weights):
     only(kind)
@@ -188,8 +221,9 @@ def test_replicas_are_lanes(only, kind, axis_of_weights):
     compare(lanes(layer), lanes(lambda *a: optimised(*a)[0]), (x, w, b), tolerance=3e-5)
 
 
-def test_who_asks_for_the_most_exact_result_gets_it(only):
-    only(Kind.WINOGRAD)
+@pytest.mark.parametrize("kind", _WINOGRADS)
+def test_who_asks_for_the_most_exact_result_gets_it(only, kind):
+    only(kind)
     x, w = _normal(2, 9, 9, 16), _normal(3, 3, 16, 24)
 
     def layer(x, w):
@@ -200,14 +234,17 @@ def test_who_asks_for_the_most_exact_result_gets_it(only):
 
 @pytest.mark.parametrize(
     ("batch", "space", "inputs", "outputs", "wanted"),
-    [(64, 13, 32, 64, _WINOGRAD), (16, 32, 64, 64, _WINOGRAD), (64, 28, 1, 32, _SHALLOW), (16, 32, 3, 64, _SHALLOW)],
-)
+    [
+        (64, 13, 32, 64, Kind.WIDE_WINOGRAD), (16, 4, 512, 512, Kind.WINOGRAD), (16, 32, 64, 64, Kind.WIDE_WINOGRAD),
+        (64, 8, 256, 256, Kind.WIDE_WINOGRAD), (64, 28, 1, 32, Kind.SHALLOW), (16, 32, 3, 64, Kind.SHALLOW),
+    ],
+)  # fmt: skip
 def test_layers_of_networks_take_them(batch, space, inputs, outputs, wanted):
     x, w = jnp.zeros((batch, space, space, inputs)), jnp.zeros((3, 3, inputs, outputs))
     made = optimise(
         jax.make_jaxpr(lambda x, w: lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=_NHWC))(x, w)
     )
-    assert _calls({eqn.primitive.name for eqn in made.jaxpr.eqns}) == {wanted}
+    assert _calls({eqn.primitive.name for eqn in made.jaxpr.eqns}) == {wanted.value}
 
 
 def _calls(primitives):

@@ -18,21 +18,25 @@ pytestmark = pytest.mark.usefixtures("kernels")
 _SETTINGS = settings(
     derandomize=True, deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-_WINOGRAD = "openipu_convolution_winograd_weight_gradient"
+_WINOGRADS = {
+    Kind.WINOGRAD_WEIGHT_GRADIENT: "openipu_convolution_winograd_weight_gradient",
+    Kind.WIDE_WINOGRAD_WEIGHT_GRADIENT: "openipu_convolution_wide_winograd_weight_gradient",
+}
 _NHWC, _NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 
 
-@pytest.fixture
-def preferred(monkeypatch):
-    """This kernel wherever it computes a gradient at all, however small or large it is."""
+@pytest.fixture(params=_WINOGRADS)
+def preferred(monkeypatch, request):
+    """The name of this kernel, wherever it computes a gradient at all, however small or large it is."""
     cost = native_convolution.Call.cost
 
     def least(call, rewriter):
-        return cost(call, rewriter) if call.kind is Kind.WINOGRAD_WEIGHT_GRADIENT else 1e20
+        return cost(call, rewriter) if call.kind is request.param else 1e20
 
     monkeypatch.setattr(native_convolution.Call, "cost", least)
     monkeypatch.setattr(convolution, "_cost", lambda *arguments: 1e30)
     monkeypatch.setattr(native_convolution, "_FEWEST_CHANNELS", 1)
+    return _WINOGRADS[request.param]
 
 
 def gradient(padding="SAME", numbers=_NHWC, precision=None, strides=(1, 1), dilation=(1, 1)):
@@ -79,20 +83,20 @@ def test_any_layer(preferred, batch, space, inputs, outputs, padding, channels_f
     compute = gradient(padding, _NCHW if channels_first else _NHWC)
     # The smallest gradients can also be read as a layer.
     found = check(compute, x, w, y, tolerance=1e-4)
-    assert _WINOGRAD in found or min(windows) < 4
+    assert preferred in found or min(windows) < 4
 
 
 @pytest.mark.parametrize(("inputs", "outputs"), [(96, 80), (130, 64), (64, 200)])
 @pytest.mark.parametrize(("batch", "space"), [(3, 9), (11, 16)])
 def test_sums_that_threads_share(preferred, inputs, outputs, batch, space):
     # Too many for one each, at once or (704 tiles) in rounds.
-    assert _WINOGRAD in check(gradient(), *operands(batch, space, space, inputs, outputs), tolerance=1e-4)
+    assert preferred in check(gradient(), *operands(batch, space, space, inputs, outputs), tolerance=1e-4)
 
 
-def test_it_is_exact_enough():
+def test_it_is_exact_enough(preferred):
     x, w, y = operands(8, 16, 16, 64, 64)
     optimised = optimise(jax.make_jaxpr(gradient())(x, w, y))
-    assert _WINOGRAD in {eqn.primitive.name for eqn in optimised.eqns}
+    assert preferred in {eqn.primitive.name for eqn in optimised.eqns}
     (made,) = jax.jit(jaxpr_as_fun(optimised))(x, w, y)
     with jax.enable_x64(True):
         expected = gradient()(*(np.asarray(a, np.float64) for a in (x, w, y)))
@@ -111,13 +115,13 @@ def test_it_is_exact_enough():
 def test_others_are_not_taken(preferred, given):
     x, w, y = operands(2, 12, 12, 16, 16)
     y = y[:, :6, :6] if "strides" in given else y
-    assert _WINOGRAD not in check(gradient(**given), x, w, y, tolerance=1e-4)
+    assert preferred not in check(gradient(**given), x, w, y, tolerance=1e-4)
 
 
 def test_nor_are_other_windows_and_types(preferred):
-    assert _WINOGRAD not in check(gradient(), *operands(2, 12, 12, 16, 16, kernel=5), tolerance=1e-4)
+    assert preferred not in check(gradient(), *operands(2, 12, 12, 16, 16, kernel=5), tolerance=1e-4)
     half = [a.astype(jnp.bfloat16) for a in operands(2, 12, 12, 16, 16)]
-    assert _WINOGRAD not in check(gradient(), *half, tolerance=4e-2)
+    assert preferred not in check(gradient(), *half, tolerance=4e-2)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -138,7 +142,7 @@ def test_the_gradient_of_weights_that_lanes_share_is_one_call(preferred):
     optimised = jaxpr_as_fun(optimise(jax.make_jaxpr(gradient())(x[0], w[0], y[0])))
     mapped = jax.make_jaxpr(jax.vmap(optimised, (0, None, 0)))(x, w[0], y)
     summed = lane_sums.summed(mapped, [True])
-    calls = [eqn for eqn in jax.make_jaxpr(summed)(x, w[0], y).eqns if eqn.primitive.name == _WINOGRAD]
+    calls = [eqn for eqn in jax.make_jaxpr(summed)(x, w[0], y).eqns if eqn.primitive.name == preferred]
     assert [(eqn.params["lanes"], eqn.params["layer"].batch) for eqn in calls] == [(0, 6)]
 
     def expected(x, w, y):
@@ -147,7 +151,7 @@ def test_the_gradient_of_weights_that_lanes_share_is_one_call(preferred):
     compare(expected, lambda *a: summed(*a)[0], (x, w[0], y), tolerance=1e-4)
 
 
-def test_a_network_trains_the_same_in_a_loop():
+def test_a_network_trains_the_same_in_a_loop(preferred):
     images, first, second = noise(6, 8, 12, 12, 16), noise(3, 3, 16, 32) / 12, noise(3, 3, 32, 32) / 17
 
     def loss(weights, x):
@@ -160,7 +164,7 @@ def test_a_network_trains_the_same_in_a_loop():
         return [w - 0.1 * slope for w, slope in zip(weights, slopes, strict=True)], value
 
     closed = optimise(jax.make_jaxpr(step)([first, second], images[0]))
-    assert _WINOGRAD in {eqn.primitive.name for eqn in closed.eqns}
+    assert preferred in {eqn.primitive.name for eqn in closed.eqns}
     compute = jaxpr_as_fun(closed)
 
     def optimised(weights, x):

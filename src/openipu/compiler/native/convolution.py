@@ -23,17 +23,21 @@ Sizes = tuple[int, ...]
 
 
 class Kind(enum.IntEnum):
-    """Which of a layer's arrays is computed from the other two, by oneDNN or by Winograd's algorithm."""
+    """Which of a layer's arrays is computed from the other two, by oneDNN or by Winograd's algorithm.
+
+    That is in tiles of 2x2 windows or, wide, of 4x4.
+    """
 
     FORWARD = 0
     DATA_GRADIENT = 1
     WEIGHT_GRADIENT = 2
     WINOGRAD_WEIGHT_GRADIENT = 3
+    WIDE_WINOGRAD_WEIGHT_GRADIENT = 4
 
     @property
     def of_weights(self) -> bool:
         """Whether it has weights as its result."""
-        return self in (Kind.WEIGHT_GRADIENT, Kind.WINOGRAD_WEIGHT_GRADIENT)
+        return self not in (Kind.FORWARD, Kind.DATA_GRADIENT)
 
 
 @attrs.frozen
@@ -75,10 +79,9 @@ class Layer:
         each = self.inputs // self.groups * math.prod(self.kernel)
         return self.batch * self.outputs * math.prod(self.windows) * each
 
-    @property
-    def tiles(self) -> int:
-        """How many tiles of two windows in every dimension it is made of."""
-        return self.batch * math.prod(math.ceil(windows / 2) for windows in self.windows)
+    def tiles(self, size: int) -> int:
+        """How many tiles of so many windows in every dimension it is made of."""
+        return self.batch * math.prod(math.ceil(windows / size) for windows in self.windows)
 
     @property
     def ordinary(self) -> bool:

@@ -17,9 +17,10 @@ Sizes = tuple[int, ...]
 
 
 class Kind(enum.Enum):
-    """How it is computed."""
+    """How it is computed; Winograd's algorithm in tiles of 2x2 results or, wide, of 4x4."""
 
     WINOGRAD = "openipu_winograd_convolution"
+    WIDE_WINOGRAD = "openipu_wide_winograd_convolution"
     SHALLOW = "openipu_shallow_convolution"
 
 
@@ -80,10 +81,9 @@ class Layer:
         """How many results of a channel the convolution has."""
         return self.batch * self.rows.windows * self.columns.windows
 
-    @property
-    def tiles(self) -> int:
-        """How many tiles of 2x2 results it is made of."""
-        return self.batch * math.ceil(self.rows.windows / 2) * math.ceil(self.columns.windows / 2)
+    def tiles(self, size: int) -> int:
+        """How many tiles of so many results in both dimensions it is made of."""
+        return self.batch * math.ceil(self.rows.windows / size) * math.ceil(self.columns.windows / size)
 
     @property
     def target(self) -> Sizes:

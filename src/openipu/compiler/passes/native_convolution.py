@@ -26,7 +26,8 @@ _CALL = 1_000_000
 _RATE = {Kind.FORWARD: 0.8, Kind.DATA_GRADIENT: 0.8, Kind.WEIGHT_GRADIENT: 1.1}
 # Winograd's gradient of weights: one multiply-add, one number transformed on its way in, one sum transformed back.
 _PRODUCT, _TRANSFORMED, _SUM = 0.8, 7, 20
-_SPOTS = 16
+# Windows of its tiles in one dimension.
+_TILES = {Kind.WINOGRAD_WEIGHT_GRADIENT: 2, Kind.WIDE_WINOGRAD_WEIGHT_GRADIENT: 4}
 _FEWEST_CHANNELS = 16
 # What oneDNN runs where it has no kernel of its own: loops, or patches and products as XLA's forms are.
 _POOR = ("ref", "gemm:")
@@ -65,8 +66,8 @@ class Call:
         layer = attrs.evolve(self.layer, batch=self.layer.batch * lanes)
         stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
         moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
-        if self.kind is Kind.WINOGRAD_WEIGHT_GRADIENT:
-            return self._winograd_cost + moved
+        if self.kind in _TILES:
+            return self._winograd_cost(_TILES[self.kind]) + moved
         library = native.library()
         if library is None or not self.layer.ordinary or self._vector < _SHORTEST_VECTOR:
             return math.inf
@@ -78,11 +79,10 @@ class Call:
         filled = math.ceil(self._vector / _VECTOR) * _VECTOR / self._vector if self.layer.groups == 1 else 1
         return (_CALL + layer.multiplications * filled * _RATE[self.kind] + weights) / lanes + moved
 
-    @property
-    def _winograd_cost(self) -> float:
-        tiles, inputs, outputs = self.layer.tiles, self.layer.inputs, self.layer.outputs
+    def _winograd_cost(self, tile: int) -> float:
+        tiles, inputs, outputs, spots = self.layer.tiles(tile), self.layer.inputs, self.layer.outputs, (tile + 2) ** 2
         products = tiles * inputs * math.ceil(outputs / _VECTOR) * _VECTOR * _PRODUCT
-        return _CALL + _SPOTS * (products + tiles * (inputs + outputs) * _TRANSFORMED + inputs * outputs * _SUM)
+        return _CALL + spots * (products + tiles * (inputs + outputs) * _TRANSFORMED + inputs * outputs * _SUM)
 
     @property
     def _transposed_anyway(self) -> bool:
@@ -115,9 +115,9 @@ def calls(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Call]:
     numbers = eqn.params["dimension_numbers"]
     large = math.prod(_sizes(eqn.invars[1], numbers.rhs_spec)[2:])
     small = math.prod(_sizes(eqn.outvars[0], numbers.out_spec)[2:])
-    readings = (_weight_gradient, _winograd_weight_gradient) if large > small else (_forward, _data_gradient)
-    made = [read(rewriter, eqn) for read in readings]
-    return [call for call in made if call is not None]
+    readings = (_weight_gradient,) if large > small else (_forward, _data_gradient)
+    made = [call for read in readings if (call := read(rewriter, eqn)) is not None]
+    return [*made, *(call for one in made for call in _by_winograd(one, eqn))]
 
 
 def _forward(rewriter: "Rewriter", eqn: JaxprEqn) -> Call | None:
@@ -184,17 +184,17 @@ def _weight_gradient(rewriter: "Rewriter", eqn: JaxprEqn) -> Call | None:
     return Call(Kind.WEIGHT_GRADIENT, layer, activations, None, (), False, order)
 
 
-def _winograd_weight_gradient(rewriter: "Rewriter", eqn: JaxprEqn) -> Call | None:
-    call, precision = _weight_gradient(rewriter, eqn), eqn.params["precision"]
+def _by_winograd(call: Call, eqn: JaxprEqn) -> list[Call]:
+    """The same gradient of weights by Winograd's algorithm."""
+    layer, precision = call.layer, eqn.params["precision"]
     # Who asks for the most exact result gets plain sums.
     exact = precision is not None and lax.Precision.HIGHEST in precision
-    if call is None or exact or aval_of(eqn.outvars[0]).dtype.name != "float32":
-        return None
-    layer = call.layer
+    if call.kind is not Kind.WEIGHT_GRADIENT or exact or aval_of(eqn.outvars[0]).dtype.name != "float32":
+        return []
     plain = (layer.groups, layer.kernel, layer.strides, layer.dilations) == (1, (3, 3), (1, 1), (1, 1))
     if not plain or min(layer.inputs, layer.outputs) < _FEWEST_CHANNELS:
-        return None
-    return attrs.evolve(call, kind=Kind.WINOGRAD_WEIGHT_GRADIENT)
+        return []
+    return [attrs.evolve(call, kind=kind) for kind in _TILES]
 
 
 def _before_reversal(rewriter: "Rewriter", weights: Atom, space: Order) -> Atom | None:

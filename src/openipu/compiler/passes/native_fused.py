@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _CALL = 1_000_000
 # Winograd: one multiply-add, one number transformed on its way in or out, one weight transformed for a spot.
 _PRODUCT, _TRANSFORMED, _WEIGHT = 0.8, 7, 80
-_SPOTS = 16
+# Results of its tiles in one dimension.
+_TILES = {Kind.WINOGRAD: 2, Kind.WIDE_WINOGRAD: 4}
 _FEWEST_CHANNELS = 8
 # Directly: one multiply-add. Writing the result, which takes longer than that, is not counted for other kernels either.
 _DIRECT = 0.75
@@ -63,9 +64,10 @@ class Call:
         vectors = math.ceil(layer.outputs / _VECTOR) * _VECTOR
         if self.kind is Kind.SHALLOW:
             return _CALL + layer.results * vectors * layer.positions * layer.inputs * _DIRECT
-        products = layer.tiles * layer.inputs * vectors * _PRODUCT
-        transformed = layer.tiles * (layer.inputs + layer.outputs) * _TRANSFORMED
-        return _CALL + _SPOTS * (products + transformed + layer.inputs * layer.outputs * _WEIGHT)
+        tile = _TILES[self.kind]
+        products = layer.tiles(tile) * layer.inputs * vectors * _PRODUCT
+        transformed = layer.tiles(tile) * (layer.inputs + layer.outputs) * _TRANSFORMED
+        return _CALL + (tile + 2) ** 2 * (products + transformed + layer.inputs * layer.outputs * _WEIGHT)
 
     def emit(self, rewriter: "Rewriter") -> list[Stored]:
         """Adds the call and returns how its result is stored."""
@@ -87,7 +89,7 @@ def calls(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Call]:
     kinds = [kind for kind, takes in _TAKES.items() if takes(layer)]
     # Who asks for the most exact result gets plain sums.
     if params["precision"] is not None and lax.Precision.HIGHEST in params["precision"]:
-        kinds = [kind for kind in kinds if kind is not Kind.WINOGRAD]
+        kinds = [kind for kind in kinds if kind not in _TILES]
     numbers = params["dimension_numbers"]
     source = (eqn.invars[0], _channels_last(numbers.lhs_spec))
     return [Call(kind, layer, source, weights, None, numbers.out_spec) for kind in kinds]
@@ -125,7 +127,7 @@ def _is_shallow(layer: Layer) -> bool:
     return layer.inputs <= _MOST_INPUTS and layer.outputs >= _FEWEST_CHANNELS and 1 < layer.positions <= windows
 
 
-_TAKES = {Kind.WINOGRAD: _fits_winograd, Kind.SHALLOW: _is_shallow}
+_TAKES = {Kind.WINOGRAD: _fits_winograd, Kind.WIDE_WINOGRAD: _fits_winograd, Kind.SHALLOW: _is_shallow}
 
 
 def _add(rewriter: "Rewriter", eqn: JaxprEqn) -> list[Stored] | None:

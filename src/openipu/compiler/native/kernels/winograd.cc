@@ -1,8 +1,10 @@
-// Convolutions with windows of 3x3 by Winograd's algorithm F(2x2, 3x3), on activations with the channels innermost.
+// Convolutions with windows of 3x3 by Winograd's algorithms F(2x2, 3x3) and F(4x4, 3x3), on activations with the
+// channels innermost.
 //
-// Four results of a channel take 16 multiplications instead of 36: patches of 4x4 inputs and the weights are
-// transformed by additions, multiplied spot by spot (one product of matrices for each of the 16 spots), and the
-// products transformed back. Transformed patches of a few tiles stay in the caches of the thread that needs them.
+// A tile of 2x2 results of a channel takes 16 multiplications instead of 36, one of 4x4 takes 36 instead of 144: patches
+// of inputs and the weights are transformed, multiplied spot by spot (one product of matrices for each of the 16 or 36
+// spots), and the products transformed back. Transformed patches of a few tiles stay in the caches of the thread that
+// needs them.
 #include <algorithm>
 #include <vector>
 
@@ -18,11 +20,18 @@ constexpr int64_t kVectors = kWidth == 8 ? 2 : 4;
 // Weights of one part of their transformation.
 constexpr int64_t kWeights = 1 << 12;
 
-// Tiles of 2x2 results. Those that pooling drops are never computed.
+// Transformed weights that stay in a cache while blocks of tiles pass; more are read again for every block.
+constexpr int64_t kCached = 1 << 20;
+
+// Tiles of results. Those of which pooling drops everything are never computed.
+template <int tile>
 struct Layer : FusedLayer {
   explicit Layer(const FusedLayer& layer) : FusedLayer(layer) {}
 
-  int64_t tiles(const Side& side) const { return epilogue.pool ? side.windows / 2 : (side.windows + 1) / 2; }
+  int64_t tiles(const Side& side) const {
+    const int64_t windows = epilogue.pool ? side.windows / 2 * 2 : side.windows;
+    return (windows + tile - 1) / tile;
+  }
   int64_t tile_rows() const { return tiles(rows); }
   int64_t tile_columns() const { return tiles(columns); }
   int64_t tiles() const { return batch * tile_rows() * tile_columns(); }
@@ -31,11 +40,12 @@ struct Layer : FusedLayer {
 };
 
 // Weights of all spots: panels of a few vectors of output channels, each with one row for every input channel.
+template <int tile>
 class Weights {
  public:
-  explicit Weights(const Layer& layer) : layer_(layer), spot_(layer.inputs * layer.width_out()) {}
+  explicit Weights(const Layer<tile>& layer) : layer_(layer), spot_(layer.inputs * layer.width_out()) {}
 
-  int64_t size() const { return kSpots * spot_; }
+  int64_t size() const { return kSpots<tile> * spot_; }
 
   // Panel of `vectors` vectors from `begin` on: where the row of an input is.
   int64_t at(int64_t spot, int64_t begin, int64_t vectors, int64_t input) const {
@@ -54,39 +64,36 @@ class Weights {
 
  private:
   void vector(const float* given, float* made, int64_t input, int64_t begin, int64_t count, int64_t v) const {
-    Floats g[3][3], h[4][3];
-    for (int64_t r = 0; r < 3; r++) {
-      for (int64_t c = 0; c < 3; c++) g[r][c] = layer_.weights(given, (begin + v) * kWidth, input, r, c);
+    constexpr int size = kPatch<tile>;
+    Floats columns[3][size];
+    for (int64_t c = 0; c < 3; c++) {
+      Floats column[3];
+      for (int64_t r = 0; r < 3; r++) column[r] = layer_.weights(given, (begin + v) * kWidth, input, r, c);
+      Line<tile>::weights(column, columns[c]);
     }
-    for (int64_t c = 0; c < 3; c++) apart(g[0][c], g[1][c], g[2][c], h[0][c], h[1][c], h[2][c], h[3][c]);
-    for (int64_t r = 0; r < 4; r++) {
-      Floats u[4];
-      apart(h[r][0], h[r][1], h[r][2], u[0], u[1], u[2], u[3]);
-      for (int64_t c = 0; c < 4; c++) store(made + at(r * 4 + c, begin, count, input) + v * kWidth, u[c]);
+    for (int64_t r = 0; r < size; r++) {
+      Floats transformed[size];
+      Line<tile>::weights({columns[0][r], columns[1][r], columns[2][r]}, transformed);
+      for (int64_t c = 0; c < size; c++) store(made + at(r * size + c, begin, count, input) + v * kWidth, transformed[c]);
     }
   }
 
-  static void apart(Floats a, Floats b, Floats c, Floats& u0, Floats& u1, Floats& u2, Floats& u3) {
-    const Floats outer = 0.5f * (a + c), half = 0.5f * b;
-    u0 = a;
-    u1 = outer + half;
-    u2 = outer - half;
-    u3 = c;
-  }
-
-  const Layer& layer_;
+  const Layer<tile>& layer_;
   int64_t spot_;
 };
 
 // The patches of a piece, transformed: spot after spot, `spot` numbers apart.
-void transform_patches(const Layer& layer, const float* source, const Piece& piece, float* patches, int64_t spot) {
+template <int tile>
+void transform_patches(const Layer<tile>& layer, const float* source, const Piece& piece, float* patches,
+                       int64_t spot) {
   const int64_t inputs = layer.inputs, row = layer.columns.size * inputs;
-  const int64_t top = piece.row * 2 - layer.rows.low, left = piece.begin * 2 - layer.columns.low;
+  const int64_t top = piece.row * tile - layer.rows.low, left = piece.begin * tile - layer.columns.low;
   const float* image = source + piece.image * layer.rows.size * row;
   for (int64_t channel = 0; channel < inputs; channel += kWidth) {
-    const int64_t filled = std::min(kWidth, inputs - channel);
-    const Plane plane{image + channel, layer.rows.size, layer.columns.size, row, inputs, filled};
-    transform_patches(plane, top, left, piece.size(), patches + channel, layer.width_in(), spot);
+    const Plane plane{image + channel, layer.rows.size, layer.columns.size, row, inputs};
+    by_width(std::min(kWidth, inputs - channel), [&](auto vectors) {
+      transform_patches<tile>(plane, vectors, top, left, piece.size(), patches + channel, layer.width_in(), spot);
+    });
   }
 }
 
@@ -124,81 +131,105 @@ Multiply multiply_for(int64_t rows, int64_t vectors) {
 }
 
 // All products of so many patches.
-void multiply_all(const Layer& layer, const Weights& weights, const float* transformed, int64_t tiles,
+template <int tile>
+void multiply_all(const Layer<tile>& layer, const Weights<tile>& weights, const float* transformed, int64_t tiles,
                   const float* patches, int64_t patch_spot, float* products, int64_t product_spot) {
   const int64_t width_in = layer.width_in(), width_out = layer.width_out();
-  for (int64_t spot = 0; spot < kSpots; spot++) {
+  for (int64_t spot = 0; spot < kSpots<tile>; spot++) {
     in_blocks(width_out / kWidth, kVectors, [&](int64_t begin, int64_t vectors) {
       const float* panel = transformed + weights.at(spot, begin, vectors, 0);
-      in_blocks(tiles, kRows, [&](int64_t tile, int64_t rows) {
-        multiply_for(rows, vectors)(patches + spot * patch_spot + tile * width_in, width_in, panel, layer.inputs,
-                                    products + spot * product_spot + tile * width_out + begin * kWidth, width_out);
+      in_blocks(tiles, kRows, [&](int64_t first, int64_t rows) {
+        multiply_for(rows, vectors)(patches + spot * patch_spot + first * width_in, width_in, panel, layer.inputs,
+                                    products + spot * product_spot + first * width_out + begin * kWidth, width_out);
       });
     });
   }
 }
 
-// The results of a piece, from its products.
-void transform_back(const Layer& layer, const float* bias, const Piece& piece, const float* products, int64_t spot,
-                    float* result) {
-  const Epilogue& epilogue = layer.epilogue;
-  const int64_t outputs = layer.outputs, width = layer.width_out(), line = layer.result_columns() * outputs;
-  float* image = result + piece.image * layer.result_rows() * line;
-  for (int64_t channel = 0; channel < outputs; channel += kWidth) {
-    const int64_t filled = std::min(kWidth, outputs - channel);
-    const Floats added = load_some(bias + channel, filled);
-    const float* from = products + channel;
-    for (int64_t tile = piece.begin; tile < piece.end; tile++, from += width) {
-      Floats above[4], below[4];
-      for (int64_t j = 0; j < 4; j++) {
-        const float* at = from + j * spot;
-        const Floats m0 = load<Floats>(at), m1 = load<Floats>(at + 4 * spot);
-        const Floats m2 = load<Floats>(at + 8 * spot), m3 = load<Floats>(at + 12 * spot);
-        above[j] = m0 + m1 + m2;
-        below[j] = m1 - m2 - m3;
-      }
-      const Floats y00 = above[0] + above[1] + above[2], y01 = above[1] - above[2] - above[3];
-      const Floats y10 = below[0] + below[1] + below[2], y11 = below[1] - below[2] - below[3];
-      if (epilogue.pool) {
-        // What is added to all and rectified afterwards does not change which is the largest.
-        const Floats most = larger(larger(y00, y01), larger(y10, y11));
-        store_some(image + piece.row * line + tile * outputs + channel, epilogue(most, added), filled);
-        continue;
-      }
-      float* to = image + piece.row * 2 * line + tile * 2 * outputs + channel;
-      const bool right = tile * 2 + 1 < layer.columns.windows, down = piece.row * 2 + 1 < layer.rows.windows;
-      store_some(to, epilogue(y00, added), filled);
-      if (right) store_some(to + outputs, epilogue(y01, added), filled);
-      if (down) store_some(to + line, epilogue(y10, added), filled);
-      if (right && down) store_some(to + line + outputs, epilogue(y11, added), filled);
-    }
+// Products of all spots of a tile, transformed back to results.
+template <int tile>
+inline void results_of(const float* products, int64_t spot, Floats (&results)[tile][tile]) {
+  constexpr int size = kPatch<tile>;
+  Floats columns[size][tile];
+  for (int c = 0; c < size; c++) {
+    Floats column[size];
+    for (int r = 0; r < size; r++) column[r] = load<Floats>(products + (r * size + c) * spot);
+    Line<tile>::results(column, columns[c]);
+  }
+  for (int r = 0; r < tile; r++) {
+    Floats row[size];
+    for (int c = 0; c < size; c++) row[c] = columns[c][r];
+    Line<tile>::results(row, results[r]);
   }
 }
 
-void compute(const Layer& layer, const float* source, const Weights& weights, const float* transformed,
+// The results of a piece, from its products.
+template <int tile>
+void transform_back(const Layer<tile>& layer, const float* bias, const Piece& piece, const float* products,
+                    int64_t spot, float* result) {
+  const Epilogue& epilogue = layer.epilogue;
+  // One number of the result is of so many results in each dimension.
+  const int64_t each = epilogue.pool ? 2 : 1, down = layer.result_rows() - piece.row * tile / each;
+  const int64_t outputs = layer.outputs, width = layer.width_out(), line = layer.result_columns() * outputs;
+  float* first = result + (piece.image * layer.result_rows() + piece.row * tile / each) * line;
+  for (int64_t channel = 0; channel < outputs; channel += kWidth) {
+    by_width(std::min(kWidth, outputs - channel), [&](auto vectors) {
+      const Floats added = vectors.load(bias + channel);
+      const float* from = products + channel;
+      for (int64_t number = piece.begin; number < piece.end; number++, from += width) {
+        const int64_t right = layer.result_columns() - number * tile / each;
+        float* to = first + number * tile / each * outputs + channel;
+        Floats y[tile][tile];
+        results_of<tile>(from, spot, y);
+        if (epilogue.pool) {
+          for (int r = 0; r < tile / 2; r++) {
+            for (int c = 0; c < tile / 2; c++) {
+              // What is added to all and rectified afterwards does not change which is the largest.
+              const Floats above = larger(y[2 * r][2 * c], y[2 * r][2 * c + 1]);
+              const Floats below = larger(y[2 * r + 1][2 * c], y[2 * r + 1][2 * c + 1]);
+              if (r < down && c < right) vectors.store(to + r * line + c * outputs, epilogue(larger(above, below), added));
+            }
+          }
+        } else {
+          for (int r = 0; r < tile; r++) {
+            for (int c = 0; c < tile; c++) {
+              if (r < down && c < right) vectors.store(to + r * line + c * outputs, epilogue(y[r][c], added));
+            }
+          }
+        }
+      }
+    });
+  }
+}
+
+template <int tile>
+void compute(const Layer<tile>& layer, const float* source, const Weights<tile>& weights, const float* transformed,
              const float* bias, const Block& block, float* result) {
+  constexpr int64_t spots = kSpots<tile>;
   const int64_t patch_spot = spot_step(block.tiles * layer.width_in());
   const int64_t product_spot = spot_step(block.tiles * layer.width_out());
-  const Scratch scratch(kSpots * (patch_spot + product_spot) * sizeof(float));
+  const Scratch scratch(spots * (patch_spot + product_spot) * sizeof(float));
   float* patches = scratch.data<float>();
-  float* products = patches + kSpots * patch_spot;
-  int64_t tile = 0;
-  for (const Piece* piece = block.begin; piece < block.end; tile += piece->size(), piece++) {
-    transform_patches(layer, source, *piece, patches + tile * layer.width_in(), patch_spot);
+  float* products = patches + spots * patch_spot;
+  int64_t first = 0;
+  for (const Piece* piece = block.begin; piece < block.end; first += piece->size(), piece++) {
+    transform_patches(layer, source, *piece, patches + first * layer.width_in(), patch_spot);
   }
   multiply_all(layer, weights, transformed, block.tiles, patches, patch_spot, products, product_spot);
-  tile = 0;
-  for (const Piece* piece = block.begin; piece < block.end; tile += piece->size(), piece++) {
-    transform_back(layer, bias, *piece, products + tile * layer.width_out(), product_spot, result);
+  first = 0;
+  for (const Piece* piece = block.begin; piece < block.end; first += piece->size(), piece++) {
+    transform_back(layer, bias, *piece, products + first * layer.width_out(), product_spot, result);
   }
 }
 
-void convolve(ffi::ThreadPool& pool, const Layer& layer, const float* source, const float* given, const float* bias,
-              float* result) {
-  const Weights weights(layer);
+template <int tile>
+void convolve(ffi::ThreadPool& pool, const Layer<tile>& layer, const float* source, const float* given,
+              const float* bias, float* result) {
+  const Weights<tile> weights(layer);
   const Scratch scratch(weights.size() * sizeof(float));
   float* transformed = scratch.data<float>();
-  const int64_t most = tiles_at_once(layer.width_in() + layer.width_out());
+  const int64_t numbers = kSpots<tile> * (layer.width_in() + layer.width_out());
+  const int64_t most = weights.size() > kCached ? kMostTiles : tiles_at_once(numbers);
   const std::vector<Piece> pieces = pieces_of(layer.batch, layer.tile_rows(), layer.tile_columns());
   const std::vector<Block> blocks =
       blocks_of(pieces, rounded((layer.tiles() + most - 1) / most, std::max<int64_t>(1, pool.num_threads())));
@@ -212,15 +243,17 @@ void convolve(ffi::ThreadPool& pool, const Layer& layer, const float* source, co
   });
 }
 
+template <int tile>
 ffi::Error winograd(ffi::ThreadPool pool, FusedArray source, FusedArray weights, FusedArray bias, FusedResult result,
                     Numbers shape) {
   return fused(pool, source, weights, bias, result, shape,
                [](ffi::ThreadPool& threads, const FusedLayer& layer, auto... arrays) {
-                 convolve(threads, Layer(layer), arrays...);
+                 convolve(threads, Layer<tile>(layer), arrays...);
                });
 }
 
 }  // namespace
 }  // namespace openipu
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_winograd_convolution, openipu::winograd, openipu::fused_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_winograd_convolution, openipu::winograd<2>, openipu::fused_binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_wide_winograd_convolution, openipu::winograd<4>, openipu::fused_binding());

@@ -7,8 +7,106 @@
 
 namespace openipu {
 
-// Tiles of 2x2 windows have 4x4 inputs, which become as many numbers that are multiplied spot by spot.
-constexpr int64_t kSpots = 16;
+// One dimension of the algorithm for tiles of so many results: `tile` of them, of three weights, take `tile` + 2
+// multiplications. What transforms gradients of results and sums for weights are the transposes of what transforms
+// products to results, and weights.
+template <int tile>
+struct Line;
+
+// Points 0, 1, -1 and infinity: additions only.
+template <>
+struct Line<2> {
+  static void inputs(const Floats (&d)[4], Floats (&made)[4]) {
+    made[0] = d[0] - d[2];
+    made[1] = d[1] + d[2];
+    made[2] = d[2] - d[1];
+    made[3] = d[1] - d[3];
+  }
+  static void weights(const Floats (&w)[3], Floats (&made)[4]) {
+    const Floats outer = 0.5f * (w[0] + w[2]), half = 0.5f * w[1];
+    made[0] = w[0];
+    made[1] = outer + half;
+    made[2] = outer - half;
+    made[3] = w[2];
+  }
+  static void results(const Floats (&m)[4], Floats (&made)[2]) {
+    made[0] = m[0] + m[1] + m[2];
+    made[1] = m[1] - m[2] - m[3];
+  }
+  static void gradients(const Floats (&g)[2], Floats (&made)[4]) {
+    made[0] = g[0];
+    made[1] = g[0] + g[1];
+    made[2] = g[0] - g[1];
+    made[3] = -g[1];
+  }
+  static void sums(const Floats (&m)[4], Floats (&made)[3]) {
+    const Floats both = 0.5f * (m[1] + m[2]);
+    made[0] = m[0] + both;
+    made[1] = 0.5f * (m[1] - m[2]);
+    made[2] = both + m[3];
+  }
+};
+
+// Points 0, a, -a, b, -b and infinity. Those that are usual, 1 and 2, lose two more bits; all numbers here are exact.
+template <>
+struct Line<4> {
+  static constexpr float a = 0.625f, b = 1.5f, a2 = a * a, b2 = b * b;
+  // What the numbers of a point are divided by.
+  static constexpr float zeroth = 1 / (a2 * b2), near = 1 / (2 * a2 * (a2 - b2)), far = 1 / (2 * b2 * (b2 - a2));
+
+  static void inputs(const Floats (&d)[6], Floats (&made)[6]) {
+    const Floats near_even = d[4] - b2 * d[2], near_odd = a * (d[3] - b2 * d[1]);
+    const Floats far_even = d[4] - a2 * d[2], far_odd = b * (d[3] - a2 * d[1]);
+    made[0] = a2 * b2 * d[0] + (d[4] - (a2 + b2) * d[2]);
+    made[1] = near_even + near_odd;
+    made[2] = near_even - near_odd;
+    made[3] = far_even + far_odd;
+    made[4] = far_even - far_odd;
+    made[5] = a2 * b2 * d[1] + (d[5] - (a2 + b2) * d[3]);
+  }
+  static void weights(const Floats (&w)[3], Floats (&made)[6]) {
+    const Floats near_even = near * (w[0] + a2 * w[2]), near_odd = near * a * w[1];
+    const Floats far_even = far * (w[0] + b2 * w[2]), far_odd = far * b * w[1];
+    made[0] = zeroth * w[0];
+    made[1] = near_even + near_odd;
+    made[2] = near_even - near_odd;
+    made[3] = far_even + far_odd;
+    made[4] = far_even - far_odd;
+    made[5] = w[2];
+  }
+  static void results(const Floats (&m)[6], Floats (&made)[4]) {
+    const Floats near_even = m[1] + m[2], near_odd = a * (m[1] - m[2]);
+    const Floats far_even = m[3] + m[4], far_odd = b * (m[3] - m[4]);
+    made[0] = m[0] + near_even + far_even;
+    made[1] = near_odd + far_odd;
+    made[2] = a2 * near_even + b2 * far_even;
+    made[3] = a2 * near_odd + b2 * far_odd + m[5];
+  }
+  static void gradients(const Floats (&g)[4], Floats (&made)[6]) {
+    const Floats near_even = g[0] + a2 * g[2], near_odd = a * (g[1] + a2 * g[3]);
+    const Floats far_even = g[0] + b2 * g[2], far_odd = b * (g[1] + b2 * g[3]);
+    made[0] = g[0];
+    made[1] = near_even + near_odd;
+    made[2] = near_even - near_odd;
+    made[3] = far_even + far_odd;
+    made[4] = far_even - far_odd;
+    made[5] = g[3];
+  }
+  static void sums(const Floats (&m)[6], Floats (&made)[3]) {
+    const Floats near_even = near * (m[1] + m[2]), near_odd = near * a * (m[1] - m[2]);
+    const Floats far_even = far * (m[3] + m[4]), far_odd = far * b * (m[3] - m[4]);
+    made[0] = zeroth * m[0] + near_even + far_even;
+    made[1] = near_odd + far_odd;
+    made[2] = a2 * near_even + b2 * far_even + m[5];
+  }
+};
+
+// Inputs of a tile in one dimension, and in both: as many spots, at which numbers are multiplied.
+template <int tile>
+constexpr int kPatch = tile + 2;
+template <int tile>
+constexpr int kSpots = kPatch<tile> * kPatch<tile>;
+
 // Numbers that a thread works on at once: more than a few tiles, so that whatever all of them meet is read for many,
 // and no more than its caches hold.
 constexpr int64_t kNumbers = 96 << 10;
@@ -20,9 +118,9 @@ constexpr int64_t kLongestPiece = 24;
 // caches.
 inline int64_t spot_step(int64_t numbers) { return rounded(numbers, 1024) + 16; }
 
-// How many tiles of so many channels a thread works on at once.
-inline int64_t tiles_at_once(int64_t channels) {
-  return std::min(kMostTiles, std::max(kFewestTiles, kNumbers / (kSpots * channels)));
+// How many tiles with so many numbers a thread works on at once.
+inline int64_t tiles_at_once(int64_t numbers) {
+  return std::min(kMostTiles, std::max(kFewestTiles, kNumbers / numbers));
 }
 
 // Tiles [begin, end) of one row of an image.
@@ -64,43 +162,60 @@ inline std::vector<Block> blocks_of(const std::vector<Piece>& pieces, int64_t co
 
 alignas(64) constexpr float kZeros[kWidth] = {};
 
-// A vector of channels, of which `filled` are there, of all positions of an image; beyond it are zeros.
+// A vector of channels of all positions of an image; beyond it are zeros.
 struct Plane {
   const float* begin;
-  int64_t rows, columns, row_step, column_step, filled;
-
-  Floats at(int64_t row, int64_t column) const {
-    const bool inside = row >= 0 && row < rows && column >= 0 && column < columns;
-    return load_some(inside ? begin + row * row_step + column * column_step : kZeros, filled);
-  }
+  int64_t rows, columns, row_step, column_step;
 };
 
-// Patches that begin at (top, left) and two columns further each time: a tile is `step` and a spot `spot` numbers
-// further.
-inline void transform_patches(const Plane& plane, int64_t top, int64_t left, int64_t tiles, float* to, int64_t step,
-                              int64_t spot) {
-  // One column of patches, transformed along the rows.
-  struct Column {
-    Floats of[4];
-  };
-  auto column = [&](int64_t x) {
-    Floats d[4];
-    for (int64_t i = 0; i < 4; i++) d[i] = plane.at(top + i, x);
-    return Column{{d[0] - d[2], d[1] + d[2], d[2] - d[1], d[1] - d[3]}};
-  };
-  Column a = column(left), b = column(left + 1);
-  for (int64_t tile = 0; tile < tiles; tile++, to += step) {
-    const int64_t x = left + tile * 2;
-    const Column c = column(x + 2), d = column(x + 3);
-    for (int64_t i = 0; i < 4; i++) {
-      float* at = to + i * 4 * spot;
-      store(at, a.of[i] - c.of[i]);
-      store(at + spot, b.of[i] + c.of[i]);
-      store(at + 2 * spot, c.of[i] - b.of[i]);
-      store(at + 3 * spot, b.of[i] - d.of[i]);
+// Some rows of it, whose columns are read from top to bottom.
+template <int size, class Vectors>
+class Rows {
+ public:
+  Rows(const Plane& plane, int64_t top, Vectors vectors) : plane_(plane), vectors_(vectors) {
+    for (int i = 0; i < size; i++) {
+      const bool inside = top + i >= 0 && top + i < plane.rows;
+      rows_[i] = inside ? plane.begin + (top + i) * plane.row_step : kZeros;
+      steps_[i] = inside ? plane.column_step : 0;
     }
-    a = c;
-    b = d;
+  }
+  void read(int64_t column, Floats (&made)[size]) const {
+    const bool inside = column >= 0 && column < plane_.columns;
+    for (int i = 0; i < size; i++) made[i] = inside ? vectors_.load(rows_[i] + column * steps_[i]) : Floats{};
+  }
+
+ private:
+  const Plane& plane_;
+  const Vectors vectors_;
+  const float* rows_[size];
+  int64_t steps_[size];
+};
+
+// Patches that begin at (top, left) and a tile further each time: a tile is `step` and a spot `spot` numbers further.
+template <int tile, class Vectors>
+inline void transform_patches(const Plane& plane, Vectors vectors, int64_t top, int64_t left, int64_t tiles, float* to,
+                              int64_t step, int64_t spot) {
+  constexpr int size = kPatch<tile>;
+  const Rows<size, Vectors> rows(plane, top, vectors);
+  // Columns, transformed along the rows; patches side by side share two.
+  Floats columns[size][size];
+  auto read = [&](int64_t column, Floats (&made)[size]) {
+    Floats given[size];
+    rows.read(column, given);
+    Line<tile>::inputs(given, made);
+  };
+  for (int c = 0; c < 2; c++) read(left + c, columns[c]);
+  for (int64_t done = 0; done < tiles; done++, left += tile, to += step) {
+    for (int c = 2; c < size; c++) read(left + c, columns[c]);
+    for (int r = 0; r < size; r++) {
+      Floats row[size], made[size];
+      for (int c = 0; c < size; c++) row[c] = columns[c][r];
+      Line<tile>::inputs(row, made);
+      for (int c = 0; c < size; c++) store(to + (r * size + c) * spot, made[c]);
+    }
+    for (int r = 0; r < size; r++) {
+      for (int c = 0; c < 2; c++) columns[c][r] = columns[tile + c][r];
+    }
   }
 }
 

@@ -1,8 +1,9 @@
-// The gradient of weights of 3x3 by Winograd's algorithm F(3x3, 2x2), on activations with the channels innermost.
+// The gradient of weights of 3x3 by Winograd's algorithms F(3x3, 2x2) and F(3x3, 4x4), on activations with the channels
+// innermost.
 //
-// What a tile of 2x2 gradients adds to the weights of two channels takes 16 multiplications instead of 36: the 4x4
-// inputs of the tile and its gradients are transformed by additions and multiplied spot by spot, which is summed over
-// all tiles: one product of matrices for each of the 16 spots. Sums are transformed back once.
+// What a tile of 2x2 gradients adds to the weights of two channels takes 16 multiplications instead of 36, one of 4x4
+// takes 36 instead of 144: the inputs of the tile and its gradients are transformed and multiplied spot by spot, which
+// is summed over all tiles: one product of matrices for each spot. Sums are transformed back once.
 //
 // Where all sums are few, each thread has its own, and works on a few tiles at once that stay in its caches. Otherwise
 // threads transform many tiles together, and each of them sums for some of the channels.
@@ -18,7 +19,7 @@ namespace openipu {
 namespace {
 
 // Sums of which every thread may have its own: they stay in its caches.
-constexpr int64_t kOwnSums = 96 << 10;
+constexpr int64_t kOwnSums = 160 << 10;
 // Tiles that are transformed at once where threads have no sums of their own: these are read and written for each.
 constexpr int64_t kTilesTogether = 512;
 // Tiles of one vector of channels that stay in the first cache while sums of all rows pass.
@@ -26,15 +27,17 @@ constexpr int64_t kDepth = 64;
 // Fewest rows of a part of the sums.
 constexpr int64_t kFewestRows = 2 * kRows;
 
+template <int tile>
 struct Side {
   int64_t size, windows, low;
-  int64_t tiles() const { return (windows + 1) / 2; }
+  int64_t tiles() const { return (windows + tile - 1) / tile; }
 };
 
 // A layer's convolution; `shape` is that of `Layer` in convolution.cc, with two dimensions of space and one group.
+template <int tile>
 struct Layer {
   int64_t batch, inputs, outputs;
-  Side rows, columns;
+  Side<tile> rows, columns;
   int64_t of_output, of_input, of_row, of_column;
 
   explicit Layer(Numbers n)
@@ -62,12 +65,12 @@ std::vector<Panel> panels_of(int64_t channels) {
   return panels;
 }
 
-// Transformed numbers of all spots: panel after panel, each with one row for every tile.
+// Transformed numbers of so many spots: panel after panel, each with one row for every tile.
 class Transformed {
  public:
-  Transformed(int64_t channels, int64_t tiles)
+  Transformed(int64_t spots, int64_t channels, int64_t tiles)
       : panels(panels_of(channels)), tiles_(tiles), spot_(spot_step(tiles * rounded(channels, kWidth))),
-        room_(kSpots * spot_ * sizeof(float)) {}
+        room_(spots * spot_ * sizeof(float)) {}
 
   float* at(int64_t spot, const Panel& panel, int64_t tile) const {
     return room_.data<float>() + spot * spot_ + panel.begin * kWidth * tiles_ + tile * panel.width();
@@ -90,74 +93,86 @@ class Transformed {
   Scratch room_;
 };
 
-// Gradients of 2x2 windows, transformed. Halves are left to whoever transforms the sums back.
-void transform_windows(const Plane& plane, int64_t top, int64_t left, int64_t tiles, float* to, int64_t step,
-                       int64_t spot) {
-  for (int64_t tile = 0; tile < tiles; tile++, left += 2, to += step) {
-    const Floats a = plane.at(top, left), b = plane.at(top, left + 1);
-    const Floats c = plane.at(top + 1, left), d = plane.at(top + 1, left + 1);
-    const Floats first[4] = {a, a + c, a - c, c}, second[4] = {b, b + d, b - d, d};
-    for (int64_t i = 0; i < 4; i++) {
-      float* at = to + i * 4 * spot;
-      store(at, first[i]);
-      store(at + spot, first[i] + second[i]);
-      store(at + 2 * spot, first[i] - second[i]);
-      store(at + 3 * spot, second[i]);
+// Gradients of windows from (top, left) on, a tile further each time, transformed.
+template <int tile, class Vectors>
+void transform_windows(const Plane& plane, Vectors vectors, int64_t top, int64_t left, int64_t tiles, float* to,
+                       int64_t step, int64_t spot) {
+  constexpr int size = kPatch<tile>;
+  const Rows<tile, Vectors> rows(plane, top, vectors);
+  for (int64_t done = 0; done < tiles; done++, left += tile, to += step) {
+    Floats columns[tile][size];
+    for (int c = 0; c < tile; c++) {
+      Floats given[tile];
+      rows.read(left + c, given);
+      Line<tile>::gradients(given, columns[c]);
+    }
+    for (int r = 0; r < size; r++) {
+      Floats row[tile], made[size];
+      for (int c = 0; c < tile; c++) row[c] = columns[c][r];
+      Line<tile>::gradients(row, made);
+      for (int c = 0; c < size; c++) store(to + (r * size + c) * spot, made[c]);
     }
   }
 }
 
 // Inputs and gradients of some tiles, transformed.
+template <int tile>
 struct Operands {
-  Operands(const Layer& layer, int64_t tiles) : layer(layer), inputs(layer.inputs, tiles), outputs(layer.outputs, tiles) {}
+  Operands(const Layer<tile>& layer, int64_t tiles)
+      : layer(layer), inputs(kSpots<tile>, layer.inputs, tiles), outputs(kSpots<tile>, layer.outputs, tiles) {}
 
   // The tiles of a block, to where those of others end.
-  void transform(const Block& block, const float* source, const float* target, int64_t tile) const {
-    for (const Piece* piece = block.begin; piece < block.end; tile += piece->size(), piece++) {
-      inputs.for_vectors(tile, [&](int64_t channel, float* to, int64_t step, int64_t spot) {
-        const int64_t top = piece->row * 2 - layer.rows.low, left = piece->begin * 2 - layer.columns.low;
-        transform_patches(plane(source, layer.rows.size, layer.columns.size, layer.inputs, piece->image, channel), top,
-                          left, piece->size(), to, step, spot);
+  void transform(const Block& block, const float* source, const float* target, int64_t to_tile) const {
+    for (const Piece* piece = block.begin; piece < block.end; to_tile += piece->size(), piece++) {
+      const int64_t top = piece->row * tile, left = piece->begin * tile;
+      inputs.for_vectors(to_tile, [&](int64_t channel, float* to, int64_t step, int64_t spot) {
+        const Plane x = plane(source, layer.rows.size, layer.columns.size, layer.inputs, piece->image, channel);
+        by_width(std::min(kWidth, layer.inputs - channel), [&](auto vectors) {
+          transform_patches<tile>(x, vectors, top - layer.rows.low, left - layer.columns.low, piece->size(), to, step,
+                                  spot);
+        });
       });
-      outputs.for_vectors(tile, [&](int64_t channel, float* to, int64_t step, int64_t spot) {
-        transform_windows(plane(target, layer.rows.windows, layer.columns.windows, layer.outputs, piece->image, channel),
-                          piece->row * 2, piece->begin * 2, piece->size(), to, step, spot);
+      outputs.for_vectors(to_tile, [&](int64_t channel, float* to, int64_t step, int64_t spot) {
+        const Plane y = plane(target, layer.rows.windows, layer.columns.windows, layer.outputs, piece->image, channel);
+        by_width(std::min(kWidth, layer.outputs - channel), [&](auto vectors) {
+          transform_windows<tile>(y, vectors, top, left, piece->size(), to, step, spot);
+        });
       });
     }
   }
 
   static Plane plane(const float* array, int64_t rows, int64_t columns, int64_t channels, int64_t image,
                      int64_t channel) {
-    const float* begin = array + image * rows * columns * channels + channel;
-    return {begin, rows, columns, columns * channels, channels, std::min(kWidth, channels - channel)};
+    return {array + image * rows * columns * channels + channel, rows, columns, columns * channels, channels};
   }
 
-  const Layer& layer;
+  const Layer<tile>& layer;
   Transformed inputs, outputs;
 };
 
 // Sums of some inputs, which are rows [row, row + rows) of a panel, and a panel of outputs: [spot, rows, outputs].
+template <int tile>
 struct Sums {
   Panel left;
   int64_t row, rows;
   Panel right;
   int64_t offset;
 
-  int64_t size() const { return kSpots * rows * right.width(); }
+  int64_t size() const { return kSpots<tile> * rows * right.width(); }
 
   // Adds what so many tiles give; the first ones are not added to anything.
-  void add(const Operands& operands, int64_t tiles, bool first, float* sums) const {
-    for (int64_t spot = 0; spot < kSpots; spot++, sums += rows * right.width()) {
-      for (int64_t tile = 0; tile < tiles; tile += kDepth) {
-        const float* x = operands.inputs.at(spot, left, tile) + row;
-        const float* y = operands.outputs.at(spot, right, tile);
-        add(x, y, std::min(kDepth, tiles - tile), first && tile == 0, sums);
+  void add(const Operands<tile>& operands, int64_t tiles, bool first, float* sums) const {
+    for (int64_t spot = 0; spot < kSpots<tile>; spot++, sums += rows * right.width()) {
+      for (int64_t begin = 0; begin < tiles; begin += kDepth) {
+        const float* x = operands.inputs.at(spot, left, begin) + row;
+        const float* y = operands.outputs.at(spot, right, begin);
+        add(x, y, std::min(kDepth, tiles - begin), first && begin == 0, sums);
       }
     }
   }
 
   // Transforms the sums back to weights.
-  void write(const Layer& layer, const float* sums, float* result) const {
+  void write(const Layer<tile>& layer, const float* sums, float* result) const {
     const int64_t spot = rows * right.width();
     for (int64_t v = 0; v < right.vectors; v++) {
       const int64_t output = (right.begin + v) * kWidth, filled = std::min(kWidth, layer.outputs - output);
@@ -178,40 +193,36 @@ struct Sums {
       by_rows(rows, [&](int64_t begin, auto of_rows) {
         constexpr int many = decltype(of_rows)::value;
         float* at = sums + begin * vectors * kWidth;
-        Floats tile[many][vectors] = {};
+        Floats total[many][vectors] = {};
         if (!first) {
           for (int r = 0; r < many; r++) {
-            for (int v = 0; v < vectors; v++) tile[r][v] = load<Floats>(at + (r * vectors + v) * kWidth);
+            for (int v = 0; v < vectors; v++) total[r][v] = load<Floats>(at + (r * vectors + v) * kWidth);
           }
         }
-        multiply<vectors, many>(x + begin, 1, left.width(), depth, y, tile);
+        multiply<vectors, many>(x + begin, 1, left.width(), depth, y, total);
         for (int r = 0; r < many; r++) {
-          for (int v = 0; v < vectors; v++) store(at + (r * vectors + v) * kWidth, tile[r][v]);
+          for (int v = 0; v < vectors; v++) store(at + (r * vectors + v) * kWidth, total[r][v]);
         }
       });
     });
   }
 
   static void back(const float* sums, int64_t spot, Floats (&weights)[3][3]) {
-    Floats rows[3][4];
-    for (int64_t c = 0; c < 4; c++) {
-      const float* at = sums + c * spot;
-      combine(load<Floats>(at), load<Floats>(at + 4 * spot), load<Floats>(at + 8 * spot), load<Floats>(at + 12 * spot),
-              rows[0][c], rows[1][c], rows[2][c]);
+    constexpr int size = kPatch<tile>;
+    Floats columns[size][3];
+    for (int c = 0; c < size; c++) {
+      Floats column[size];
+      for (int r = 0; r < size; r++) column[r] = load<Floats>(sums + (r * size + c) * spot);
+      Line<tile>::sums(column, columns[c]);
     }
-    for (int64_t r = 0; r < 3; r++) {
-      combine(rows[r][0], rows[r][1], rows[r][2], rows[r][3], weights[r][0], weights[r][1], weights[r][2]);
+    for (int r = 0; r < 3; r++) {
+      Floats row[size];
+      for (int c = 0; c < size; c++) row[c] = columns[c][r];
+      Line<tile>::sums(row, weights[r]);
     }
   }
 
-  static void combine(Floats a, Floats b, Floats c, Floats d, Floats& first, Floats& second, Floats& third) {
-    const Floats both = 0.5f * (b + c);
-    first = a + both;
-    second = 0.5f * (b - c);
-    third = both - d;
-  }
-
-  static void put(const Layer& layer, const Floats (&weights)[3][3], int64_t filled, float* to) {
+  static void put(const Layer<tile>& layer, const Floats (&weights)[3][3], int64_t filled, float* to) {
     if (layer.of_output == 1) {
       for (int64_t r = 0; r < 3; r++) {
         for (int64_t c = 0; c < 3; c++) store_some(to + r * layer.of_row + c * layer.of_column, weights[r][c], filled);
@@ -227,10 +238,11 @@ struct Sums {
 };
 
 // All sums in at least so many parts, if there are as many rows.
-std::vector<Sums> parts_of(const Layer& layer, int64_t parts) {
+template <int tile>
+std::vector<Sums<tile>> parts_of(const Layer<tile>& layer, int64_t parts) {
   const std::vector<Panel> inputs = panels_of(layer.inputs), outputs = panels_of(layer.outputs);
   const int64_t pairs = inputs.size() * outputs.size(), cuts = (parts + pairs - 1) / pairs;
-  std::vector<Sums> made;
+  std::vector<Sums<tile>> made;
   int64_t offset = 0;
   for (const Panel& left : inputs) {
     const int64_t rows = std::min(left.width(), layer.inputs - left.begin * kWidth);
@@ -244,7 +256,8 @@ std::vector<Sums> parts_of(const Layer& layer, int64_t parts) {
   return made;
 }
 
-int64_t sums_size(const std::vector<Sums>& parts) { return parts.back().offset + parts.back().size(); }
+template <int tile>
+int64_t sums_size(const std::vector<Sums<tile>>& parts) { return parts.back().offset + parts.back().size(); }
 
 int64_t largest(const std::vector<Block>& blocks) {
   return std::max_element(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.tiles < b.tiles; })
@@ -257,19 +270,21 @@ struct Arrays {
 };
 
 // Every thread sums over tiles of its own; then these sums are added.
-void each_its_own(ffi::ThreadPool& pool, const Layer& layer, const std::vector<Sums>& parts, const Arrays& arrays) {
+template <int tile>
+void each_its_own(ffi::ThreadPool& pool, const Layer<tile>& layer, const std::vector<Sums<tile>>& parts,
+                  const Arrays& arrays) {
   const int64_t threads = std::max<int64_t>(1, pool.num_threads()), size = sums_size(parts);
-  const int64_t most = tiles_at_once(layer.width_in() + layer.width_out());
+  const int64_t most = tiles_at_once(kSpots<tile> * (layer.width_in() + layer.width_out()));
   const std::vector<Piece> pieces = pieces_of(layer.batch, layer.rows.tiles(), layer.columns.tiles());
   const std::vector<Block> blocks = blocks_of(pieces, rounded((layer.tiles() + most - 1) / most, threads));
   const int64_t shares = std::min<int64_t>(threads, blocks.size()), count = blocks.size();
   const Scratch scratch(shares * size * sizeof(float));
   in_parts(pool, shares, [&](int64_t share) {
-    const Operands operands(layer, largest(blocks));
+    const Operands<tile> operands(layer, largest(blocks));
     const int64_t begin = count * share / shares, end = count * (share + 1) / shares;
     for (int64_t block = begin; block < end; block++) {
       operands.transform(blocks[block], arrays.source, arrays.target, 0);
-      for (const Sums& sums : parts) {
+      for (const Sums<tile>& sums : parts) {
         sums.add(operands, blocks[block].tiles, block == begin, scratch.data<float>() + share * size + sums.offset);
       }
     }
@@ -284,22 +299,24 @@ void each_its_own(ffi::ThreadPool& pool, const Layer& layer, const std::vector<S
 }
 
 // Threads transform tiles together, and each sums for some of the channels.
-void together(ffi::ThreadPool& pool, const Layer& layer, const std::vector<Sums>& parts, const Arrays& arrays) {
+template <int tile>
+void together(ffi::ThreadPool& pool, const Layer<tile>& layer, const std::vector<Sums<tile>>& parts,
+              const Arrays& arrays) {
   const std::vector<Piece> pieces = pieces_of(layer.batch, layer.rows.tiles(), layer.columns.tiles());
   const std::vector<Block> rounds = blocks_of(pieces, (layer.tiles() + kTilesTogether - 1) / kTilesTogether);
-  const Operands operands(layer, largest(rounds));
+  const Operands<tile> operands(layer, largest(rounds));
   // Sums that are not added to later need no place for all of them at once.
   const bool once = rounds.size() == 1;
   const Scratch kept(once ? 0 : sums_size(parts) * sizeof(float));
   for (const Block& round : rounds) {
     const bool first = &round == &rounds.front(), last = &round == &rounds.back();
     in_parts(pool, round.end - round.begin, [&](int64_t piece) {
-      int64_t tile = 0;
-      for (const Piece* before = round.begin; before < round.begin + piece; before++) tile += before->size();
-      operands.transform({round.begin + piece, round.begin + piece + 1}, arrays.source, arrays.target, tile);
+      int64_t done = 0;
+      for (const Piece* before = round.begin; before < round.begin + piece; before++) done += before->size();
+      operands.transform({round.begin + piece, round.begin + piece + 1}, arrays.source, arrays.target, done);
     });
     in_parts(pool, parts.size(), [&](int64_t part) {
-      const Sums& sums = parts[part];
+      const Sums<tile>& sums = parts[part];
       const Scratch own(once ? sums.size() * sizeof(float) : 0);
       float* all = once ? own.data<float>() : kept.data<float>() + sums.offset;
       sums.add(operands, round.tiles, first, all);
@@ -308,16 +325,18 @@ void together(ffi::ThreadPool& pool, const Layer& layer, const std::vector<Sums>
   }
 }
 
-void compute(ffi::ThreadPool& pool, const Layer& layer, const Arrays& arrays) {
-  const std::vector<Sums> parts = parts_of(layer, 2 * pool.num_threads());
-  const bool few = kSpots * layer.width_in() * layer.width_out() <= kOwnSums;
-  (few ? each_its_own : together)(pool, layer, parts, arrays);
+template <int tile>
+void compute(ffi::ThreadPool& pool, const Layer<tile>& layer, const Arrays& arrays) {
+  const std::vector<Sums<tile>> parts = parts_of(layer, 2 * pool.num_threads());
+  const bool few = kSpots<tile> * layer.width_in() * layer.width_out() <= kOwnSums;
+  (few ? each_its_own<tile> : together<tile>)(pool, layer, parts, arrays);
 }
 
+template <int tile>
 ffi::Error winograd_gradient(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> source, ffi::Buffer<ffi::F32> target,
                              ffi::ResultBuffer<ffi::F32> result, Numbers shape, int64_t lanes) {
   return guarded([&] {
-    const Layer layer(shape);
+    const Layer<tile> layer(shape);
     for (int64_t lane = 0; lane < lanes; lane++) {
       compute(pool, layer, {source.typed_data() + lane * layer.source_size(),
                             target.typed_data() + lane * layer.target_size(),
@@ -326,14 +345,20 @@ ffi::Error winograd_gradient(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> source,
   });
 }
 
+auto binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::ThreadPool>()
+      .Arg<ffi::Buffer<ffi::F32>>()
+      .Arg<ffi::Buffer<ffi::F32>>()
+      .Ret<ffi::Buffer<ffi::F32>>()
+      .Attr<Numbers>("shape")
+      .Attr<int64_t>("lanes");
+}
+
 }  // namespace
 }  // namespace openipu
 
-XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_convolution_winograd_weight_gradient, openipu::winograd_gradient,
-                              openipu::ffi::Ffi::Bind()
-                                  .Ctx<openipu::ffi::ThreadPool>()
-                                  .Arg<openipu::ffi::Buffer<openipu::ffi::F32>>()
-                                  .Arg<openipu::ffi::Buffer<openipu::ffi::F32>>()
-                                  .Ret<openipu::ffi::Buffer<openipu::ffi::F32>>()
-                                  .Attr<openipu::Numbers>("shape")
-                                  .Attr<int64_t>("lanes"));
+XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_convolution_winograd_weight_gradient, openipu::winograd_gradient<2>,
+                              openipu::binding());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(openipu_convolution_wide_winograd_weight_gradient, openipu::winograd_gradient<4>,
+                              openipu::binding());

@@ -134,13 +134,13 @@ def run(executable):
 def test_a_cached_executable_calls_the_kernels_again_and_is_not_met_without_them(kernels, tmp_path, monkeypatch):
     executables = [compile_program(convolving(), Plan(1), cache=Cache(tmp_path)) for _ in range(2)]
     assert [isinstance(executable.call, Loaded) for executable in executables] == [False, True]
-    assert "openipu_winograd_convolution" in executables[0].call.as_text()
+    assert "winograd_convolution" in executables[0].call.as_text()
     monkeypatch.setenv("OPENIPU_NATIVE", "off")
     without = compile_program(convolving(), Plan(1), cache=Cache(tmp_path))
     assert not isinstance(without.call, Loaded) and "openipu_" not in without.call.as_text()
     first, *others = (run(executable) for executable in (*executables, without))
     for other in others:
-        np.testing.assert_allclose(other, first, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(other, first, rtol=1e-4, atol=5e-6 * np.abs(first).max())
 
 
 def test_another_process_finds_it_in_the_cache(kernels, tmp_path):

@@ -24,10 +24,10 @@ _CALL = 1_000_000
 # One multiply-add; the gradient of weights sums over a dimension that is not innermost. It was 1.4 on a processor with
 # AVX2 and is less than 1 on one with AVX-512, where copying patches costs more of XLA's multiply-adds: in between.
 _RATE = {Kind.FORWARD: 0.8, Kind.DATA_GRADIENT: 0.8, Kind.WEIGHT_GRADIENT: 1.1}
-# Winograd's gradient of weights: one multiply-add, one number transformed on its way in, one sum transformed back.
-_PRODUCT, _TRANSFORMED, _SUM = 0.8, 7, 20
-# Windows of its tiles in one dimension.
-_TILES = {Kind.WINOGRAD_WEIGHT_GRADIENT: 2, Kind.WIDE_WINOGRAD_WEIGHT_GRADIENT: 4}
+# Winograd's gradient of weights: one multiply-add, one sum transformed back.
+_PRODUCT, _SUM = 0.8, 20
+# Windows of its tiles in one dimension; one number transformed on its way in.
+_TILES = {Kind.WINOGRAD_WEIGHT_GRADIENT: (2, 7), Kind.WIDE_WINOGRAD_WEIGHT_GRADIENT: (4, 12)}
 _FEWEST_CHANNELS = 16
 # What oneDNN runs where it has no kernel of its own: loops, or patches and products as XLA's forms are.
 _POOR = ("ref", "gemm:")
@@ -67,7 +67,7 @@ class Call:
         stored = [(rewriter.stored(atom), order) for atom, order in self.activations]
         moved = sum(value.size * 2 * COPY for value, order in stored if value.order != order)
         if self.kind in _TILES:
-            return self._winograd_cost(_TILES[self.kind]) + moved
+            return self._winograd_cost(*_TILES[self.kind]) + moved
         library = native.library()
         if library is None or not self.layer.ordinary or self._vector < _SHORTEST_VECTOR:
             return math.inf
@@ -79,10 +79,10 @@ class Call:
         filled = math.ceil(self._vector / _VECTOR) * _VECTOR / self._vector if self.layer.groups == 1 else 1
         return (_CALL + layer.multiplications * filled * _RATE[self.kind] + weights) / lanes + moved
 
-    def _winograd_cost(self, tile: int) -> float:
-        tiles, inputs, outputs, spots = self.layer.tiles(tile), self.layer.inputs, self.layer.outputs, (tile + 2) ** 2
-        products = tiles * inputs * math.ceil(outputs / _VECTOR) * _VECTOR * _PRODUCT
-        return _CALL + spots * (products + tiles * (inputs + outputs) * _TRANSFORMED + inputs * outputs * _SUM)
+    def _winograd_cost(self, tile: int, number: int) -> float:
+        inputs, outputs = self.layer.inputs, self.layer.outputs
+        each = inputs * math.ceil(outputs / _VECTOR) * _VECTOR * _PRODUCT + (inputs + outputs) * number
+        return _CALL + (tile + 2) ** 2 * (self.layer.tiles(tile) * each + inputs * outputs * _SUM)
 
     @property
     def _transposed_anyway(self) -> bool:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 # Times are in multiply-adds of XLA's matrix product, as those of its forms are. A call, with the threads it wakes:
 _CALL = 1_000_000
-# Winograd: one multiply-add, one number transformed on its way in or out, one weight transformed for a spot.
-_PRODUCT, _TRANSFORMED, _WEIGHT = 0.8, 7, 80
-# Results of its tiles in one dimension.
-_TILES = {Kind.WINOGRAD: 2, Kind.WIDE_WINOGRAD: 4}
+# Winograd: one multiply-add, one weight transformed for a spot.
+_PRODUCT, _WEIGHT = 0.8, 80
+# Results of its tiles in one dimension; one number transformed on its way in or out.
+_TILES = {Kind.WINOGRAD: (2, 7), Kind.WIDE_WINOGRAD: (4, 12)}
 _FEWEST_CHANNELS = 8
 # Directly: one multiply-add. Writing the result, which takes longer than that, is not counted for other kernels either.
 _DIRECT = 0.75
@@ -61,13 +61,12 @@ class Call:
         return self._call_cost(attrs.evolve(self.layer, batch=self.layer.batch * lanes)) / lanes + moved
 
     def _call_cost(self, layer: Layer) -> float:
-        vectors = math.ceil(layer.outputs / _VECTOR) * _VECTOR
+        inputs, vectors = (math.ceil(count / _VECTOR) * _VECTOR for count in (layer.inputs, layer.outputs))
         if self.kind is Kind.SHALLOW:
             return _CALL + layer.results * vectors * layer.positions * layer.inputs * _DIRECT
-        tile = _TILES[self.kind]
-        products = layer.tiles(tile) * layer.inputs * vectors * _PRODUCT
-        transformed = layer.tiles(tile) * (layer.inputs + layer.outputs) * _TRANSFORMED
-        return _CALL + (tile + 2) ** 2 * (products + transformed + layer.inputs * layer.outputs * _WEIGHT)
+        tile, number = _TILES[self.kind]
+        each = layer.inputs * vectors * _PRODUCT + (inputs + vectors) * number
+        return _CALL + (tile + 2) ** 2 * (layer.tiles(tile) * each + layer.inputs * layer.outputs * _WEIGHT)
 
     def emit(self, rewriter: "Rewriter") -> list[Stored]:
         """Adds the call and returns how its result is stored."""

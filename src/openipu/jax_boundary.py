@@ -5,16 +5,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 from jax._src import callback as _callback
 from jax._src import distributed as _distributed
 from jax._src import source_info_util
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.core import Var as _Var
+from jax._src.interpreters import pxla as _pxla
 from jax._src.lax.linalg import geqrf
 from jax._src.lax.windowed_reductions import _select_and_scatter as select_and_scatter
 from jax.core import AbstractValue
 from jax.extend.core import JaxprEqn, Primitive, Var
 from jax.interpreters import batching, mlir, partial_eval
+from jax.sharding import SingleDeviceSharding
 
 from openipu.frameworks import Private
 
@@ -32,6 +35,7 @@ __all__ = [
     "in_scope",
     "load_executable",
     "name_stack",
+    "put_alone",
     "select_and_scatter",
     "setting",
 ]
@@ -46,6 +50,7 @@ TABLE = (
         "jax._src.lax.windowed_reductions._select_and_scatter",
         "gradients of pooling with a combiner of their own",
     ),
+    Private("jax._src.interpreters.pxla.batched_device_put", "arrays of a few bytes are placed before every execution"),
     Private("jaxlib._jax.Client.deserialize_executable", "executables from the cache"),
     Private("jax._src.source_info_util.user_context", "what replaces an operation keeps the scope it was traced in"),
     Private("jax._src.source_info_util.current_name_stack", "the scopes that lead to such an operation"),
@@ -110,6 +115,12 @@ def in_scope(equation: JaxprEqn, scope: str) -> JaxprEqn:
 def load_executable(data: bytes, devices: Sequence[Any]) -> Any:
     """An executable from XLA's bytes."""
     return devices[0].client.deserialize_executable(data, devices)
+
+
+def put_alone(value: np.ndarray, where: SingleDeviceSharding) -> jax.Array:
+    """What `jax.device_put` makes of an array for one device, in a tenth of its time."""
+    aval = jax.core.ShapedArray(value.shape, value.dtype)
+    return _pxla.batched_device_put(aval, where, [value], list(where.device_set))
 
 
 def backends_initialised() -> bool:

@@ -4,7 +4,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import attrs
 import jax
 import numpy as np
 from jax.sharding import Sharding
@@ -18,8 +17,7 @@ ALONE = Layout(1)
 _away: "weakref.WeakSet[Resident]" = weakref.WeakSet()
 
 
-@attrs.frozen(eq=False)
-class _OnDevice:
+class _OnDevice(NamedTuple):
     """A value on the device, how it is laid out there, and whether the host has not seen it yet.
 
     Of replicas that each have their own, the host gets the first one's; `first` has it where that is another process'.
@@ -100,7 +98,7 @@ class Resident:
         """
         with turns.VALUES:
             held = self._settled()
-            if held is not None and held.layout == layout:
+            if held is not None and (held.layout is layout or held.layout == layout):
                 placed = held.value.sharding
                 # Those of an executable's results are the very objects it was compiled with.
                 if placed is sharding or placed == sharding:
@@ -125,7 +123,7 @@ class Resident:
             held = self._settled()
             if held is not None and held.newer:
                 self._write(held.for_host())
-                self._held = attrs.evolve(held, newer=False)
+                self._held = held._replace(newer=False)
                 _away.discard(self)
 
     def forget_device(self) -> None:
@@ -143,12 +141,15 @@ class Resident:
 
     def stage(self, commit: _Commit, value: jax.Array, layout: Layout, first: jax.Array | None = None) -> None:
         """The value that is true once the commit is done; it stays on the device."""
-        self._settled()
-        _away.add(self)
+        held = self._settled()
+        if held is None or not held.newer:
+            _away.add(self)
         self._next = _Staged(commit, _OnDevice(value, layout, True, first), self._version + 1)
 
     def _settled(self) -> _OnDevice | None:
         """What the device holds, after what has been committed since the last look."""
+        if self._next is None:
+            return self._held
         with turns.VALUES:
             following = self._next
             if following is not None and following.commit.done:

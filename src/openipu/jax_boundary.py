@@ -1,6 +1,7 @@
 """What openipu uses of JAX beyond its public API (`jax.extend` is public): here, and nowhere else."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -11,9 +12,9 @@ from jax._src import distributed as _distributed
 from jax._src import source_info_util
 from jax._src import xla_bridge as _xla_bridge
 from jax._src.core import Var as _Var
-from jax._src.interpreters import pxla as _pxla
 from jax._src.lax.linalg import geqrf
 from jax._src.lax.windowed_reductions import _select_and_scatter as select_and_scatter
+from jax._src.lib import xla_client as _xla_client
 from jax.core import AbstractValue
 from jax.extend.core import JaxprEqn, Primitive, Var
 from jax.interpreters import batching, mlir, partial_eval
@@ -50,7 +51,7 @@ TABLE = (
         "jax._src.lax.windowed_reductions._select_and_scatter",
         "gradients of pooling with a combiner of their own",
     ),
-    Private("jax._src.interpreters.pxla.batched_device_put", "arrays of a few bytes are placed before every execution"),
+    Private("jax._src.lib.xla_client.batched_device_put", "arrays of a few bytes are placed before every execution"),
     Private("jaxlib._jax.Client.deserialize_executable", "executables from the cache"),
     Private("jax._src.source_info_util.user_context", "what replaces an operation keeps the scope it was traced in"),
     Private("jax._src.source_info_util.current_name_stack", "the scopes that lead to such an operation"),
@@ -119,8 +120,12 @@ def load_executable(data: bytes, devices: Sequence[Any]) -> Any:
 
 def put_alone(value: np.ndarray, where: SingleDeviceSharding) -> jax.Array:
     """What `jax.device_put` makes of an array for one device, in a tenth of its time."""
-    aval = jax.core.ShapedArray(value.shape, value.dtype)
-    return _pxla.batched_device_put(aval, where, [value], list(where.device_set))
+    return _xla_client.batched_device_put(_like(value.shape, value.dtype), where, [value], list(where.device_set), True)
+
+
+@functools.lru_cache(maxsize=1024)
+def _like(shape: tuple[int, ...], dtype: np.dtype) -> jax.core.ShapedArray:
+    return jax.core.ShapedArray(shape, dtype)
 
 
 def backends_initialised() -> bool:

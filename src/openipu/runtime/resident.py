@@ -34,7 +34,7 @@ class _OnDevice(NamedTuple):
         return self.layout.first(np.asarray(own(self.value))) if self.first is None else np.asarray(own(self.first))
 
 
-class _Commit:
+class Commit:
     """Makes the results of one execution true, all in the same moment: when `done` is set."""
 
     __slots__ = ("done",)
@@ -46,7 +46,7 @@ class _Commit:
 class _Staged(NamedTuple):
     """What a resident holds, and the how manieth value it is, once a commit is done."""
 
-    commit: _Commit
+    commit: Commit
     held: _OnDevice
     version: int
 
@@ -123,15 +123,15 @@ class Resident:
             held = self._settled()
             if held is not None and held.newer:
                 self._write(held.for_host())
-                self._held = held._replace(newer=False)
-                _away.discard(self)
+                self._held = _OnDevice(held.value, held.layout, False, held.first)
+                self._is_home()
 
     def forget_device(self) -> None:
         """Let the next execution take the host's value; what only the device has is lost."""
         with turns.VALUES:
             self._settled()
             self._held = None
-            _away.discard(self)
+            self._is_home()
 
     def peek(self) -> np.ndarray:
         """The true value; nothing changes its place."""
@@ -139,12 +139,17 @@ class Resident:
             held = self._settled()
             return np.asarray(self._read()) if held is None else held.for_host()
 
-    def stage(self, commit: _Commit, value: jax.Array, layout: Layout, first: jax.Array | None = None) -> None:
+    def stage(self, commit: Commit, value: jax.Array, layout: Layout, first: jax.Array | None = None) -> None:
         """The value that is true once the commit is done; it stays on the device."""
         held = self._settled()
         if held is None or not held.newer:
             _away.add(self)
         self._next = _Staged(commit, _OnDevice(value, layout, True, first), self._version + 1)
+
+    def value_of(self, commit: Commit) -> jax.Array | None:
+        """What a commit that is done has made the value, if nobody has asked for it since."""
+        staged = self._next
+        return staged.held.value if staged is not None and staged.commit is commit else None
 
     def _settled(self) -> _OnDevice | None:
         """What the device holds, after what has been committed since the last look."""
@@ -158,6 +163,11 @@ class Resident:
                 self._next = None
             return self._held
 
+    def _is_home(self) -> None:
+        # Not when an execution is about to give it a new value.
+        if self._next is None:
+            _away.discard(self)
+
 
 class New(NamedTuple):
     """A resident, its new value, how that is laid out, and what of it the host gets if that is another process'."""
@@ -168,13 +178,23 @@ class New(NamedTuple):
     first: jax.Array | None = None
 
 
-def commit(residents: Sequence[New]) -> None:
-    """Make new values of an execution the true ones: all, or (when interrupted) none."""
-    mark = _Commit()
+def stage(residents: Sequence[New]) -> Commit:
+    """New values of an execution: what is returned makes them the true ones, all or (when it is never done) none."""
+    commit = Commit()
     with turns.VALUES:
         for resident, value, layout, first in residents:
-            resident.stage(mark, value, layout, first)
-        mark.done = True
+            resident.stage(commit, value, layout, first)
+    return commit
+
+
+def untouched(residents: Sequence[Resident], commit: Commit) -> list[jax.Array] | None:
+    """The values that a commit made true, if nobody has asked for any of them since."""
+    if not commit.done:
+        return None
+    with turns.VALUES:
+        values = [resident.value_of(commit) for resident in residents]
+    found = [value for value in values if value is not None]
+    return found if len(found) == len(values) else None
 
 
 def bring_all_home() -> None:

@@ -14,11 +14,11 @@ from jax._src import xla_bridge as _xla_bridge
 from jax._src.core import Var as _Var
 from jax._src.lax.linalg import geqrf
 from jax._src.lax.windowed_reductions import _select_and_scatter as select_and_scatter
-from jax._src.lib import xla_client as _xla_client
-from jax.core import AbstractValue
+from jax.core import AbstractValue, ShapedArray
 from jax.extend.core import JaxprEqn, Primitive, Var
 from jax.interpreters import batching, mlir, partial_eval
 from jax.sharding import SingleDeviceSharding
+from jaxlib._jax import batched_device_put
 
 from openipu.frameworks import Private
 
@@ -51,7 +51,7 @@ TABLE = (
         "jax._src.lax.windowed_reductions._select_and_scatter",
         "gradients of pooling with a combiner of their own",
     ),
-    Private("jax._src.lib.xla_client.batched_device_put", "arrays of a few bytes are placed before every execution"),
+    Private("jaxlib._jax.batched_device_put", "arrays of a few bytes are placed before every execution"),
     Private("jaxlib._jax.Client.deserialize_executable", "executables from the cache"),
     Private("jax._src.source_info_util.user_context", "what replaces an operation keeps the scope it was traced in"),
     Private("jax._src.source_info_util.current_name_stack", "the scopes that lead to such an operation"),
@@ -120,12 +120,12 @@ def load_executable(data: bytes, devices: Sequence[Any]) -> Any:
 
 def put_alone(value: np.ndarray, where: SingleDeviceSharding) -> jax.Array:
     """What `jax.device_put` makes of an array for one device, in a tenth of its time."""
-    return _xla_client.batched_device_put(_like(value.shape, value.dtype), where, [value], list(where.device_set), True)
+    return batched_device_put(_like(value.shape, value.dtype), where, [value], list(where.device_set), True)
 
 
 @functools.lru_cache(maxsize=1024)
-def _like(shape: tuple[int, ...], dtype: np.dtype) -> jax.core.ShapedArray:
-    return jax.core.ShapedArray(shape, dtype)
+def _like(shape: tuple[int, ...], dtype: np.dtype) -> ShapedArray:
+    return ShapedArray(shape, dtype)
 
 
 def backends_initialised() -> bool:

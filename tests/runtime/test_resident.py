@@ -6,7 +6,7 @@ import pytest
 
 from openipu.program.replica import Layout
 from openipu.runtime import Resident, bring_all_home
-from openipu.runtime.resident import New, commit
+from openipu.runtime.resident import New, stage, untouched
 from tests.faults.interrupting import injected_at
 
 HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
@@ -57,6 +57,10 @@ def test_replicas_have_copies_and_seeds_differ():
     assert seeds[0] == [3, 4] and len({tuple(row) for row in seeds}) == 3
 
 
+def commit(new):
+    stage(new).done = True
+
+
 def interrupted_at(line, action):
     return injected_at(line, action, ("resident.py",))
 
@@ -91,3 +95,37 @@ def test_bringing_a_value_home_loses_it_nowhere(method):
         resident.bring_home()
         assert store.value == 2.0
     assert line > 6
+
+
+def test_values_of_an_execution_that_never_ends_are_nobodys():
+    store = Store()
+    resident = store.resident()
+    commit([New(resident, resident.take(HERE) + 1)])
+    stage([New(resident, resident.take(HERE) + 1)])
+    assert (resident.peek(), resident.version) == (2.0, 1)
+    commit([New(resident, resident.take(HERE) + 3)])
+    assert (resident.peek(), resident.version) == (5.0, 2)
+
+
+@pytest.mark.parametrize("look", [Resident.refresh_host, Resident.bring_home, Resident.forget_device])
+def test_who_looks_while_an_execution_runs_sees_the_value_before_it_and_loses_none_after_it(look):
+    store = Store()
+    resident = store.resident()
+    commit([New(resident, resident.take(HERE) + 1)])
+    running = stage([New(resident, resident.take(HERE) + 1)])
+    look(resident)
+    assert store.value == (1.0 if look is Resident.forget_device else 2.0)
+    running.done = True
+    bring_all_home()
+    assert store.value == 3.0
+
+
+def test_values_are_untouched_until_somebody_asks_for_one():
+    residents = [Store().resident() for _ in range(2)]
+    made = [r.take(HERE) + 1 for r in residents]
+    last = stage([New(r, value) for r, value in zip(residents, made, strict=True)])
+    assert untouched(residents, last) is None
+    last.done = True
+    assert [float(value) for value in untouched(residents, last)] == [2.0, 2.0]
+    residents[1].peek()
+    assert untouched(residents, last) is None

@@ -10,7 +10,7 @@ from openipu.runtime import tables
 from openipu.runtime.engine import ExecutableEngine, Results, State, first_replica
 from openipu.runtime.feed import as_aligned
 from openipu.runtime.placing import own, put
-from openipu.runtime.resident import Resident
+from openipu.runtime.resident import Commit, Resident
 from openipu.runtime.turns import alone
 from openipu.runtime.waiting import wait_for
 
@@ -34,7 +34,7 @@ class DeviceEngine(ExecutableEngine):
 
     def place_rows(self, numbers: np.ndarray) -> jax.Array:
         """Put the row numbers of one execution where the executable wants them."""
-        return put(numbers.astype(np.int32), self.executable.places.feeds)
+        return put(np.asarray(numbers, np.int32), self.executable.places.feeds)
 
     def place(self, feeds: Sequence[np.ndarray]) -> list[jax.Array]:
         """Put the feeds of one execution where the executable wants them."""
@@ -50,10 +50,21 @@ class DeviceEngine(ExecutableEngine):
     def _run(self, feeds: Sequence[jax.Array], seeds: Sequence[int]) -> Results:
         shared, local = self._state.take(*self._homes)
         placed = self._placed(seeds)
-        made = wait_for(lambda: jax.block_until_ready(self.executable.call(shared, local, list(feeds), placed)))
-        shared, local, outputs, finished, first = made
-        results = Results([own(o) for o in outputs], [own(f) for f in finished])
-        return self._state.keep(shared, local, results, first)
+
+        def execute() -> tuple[Results, Commit]:
+            made = self.executable.call(shared, local, list(feeds), placed)
+            # What the host has to do is done while the device computes.
+            new_shared, new_local, outputs, finished, first = made
+            commit = self._state.stage(new_shared, new_local, first)
+            results = Results([own(o) for o in outputs], [own(f) for f in finished])
+            # The results of one program on one device are all there when one of them is.
+            alone = len(self.executable.places.devices) == 1
+            jax.block_until_ready(next((value for group in made for value in group), None) if alone else made)
+            return results, commit
+
+        results, commit = wait_for(execute)
+        commit.done = True
+        return results
 
     def _placed(self, seeds: Sequence[int]) -> jax.Array:
         """The seeds on the device. A program that draws nothing from its key does not read them: any will do."""

@@ -12,7 +12,7 @@ from openipu import instances
 from openipu.compiler import Executable
 from openipu.compiler.pipeline import PipelineExecutable
 from openipu.program import Plan, Program
-from openipu.runtime.resident import New, Resident, commit
+from openipu.runtime.resident import Commit, New, Resident, stage, untouched
 
 
 @attrs.frozen
@@ -107,29 +107,31 @@ class State:
         start = first_replica(plan)
         self._seeds = [start if slot.seed else None for slot in program.local]
         self._shared, self._local = list(shared), list(local)
+        self._last = Commit()
 
     def take(self, shared: Sequence[Sharding], local: Sequence[Sharding]) -> tuple[list[jax.Array], list[jax.Array]]:
-        """All values on the device, each where it is wanted."""
-        return (
-            [resident.take(sharding) for resident, sharding in zip(self._shared, shared, strict=True)],
-            [
+        """All values on the device, each where it is wanted: most often where the last execution has left them."""
+        values = untouched(self._shared, self._last) if self._trains else None
+        if values is None:
+            values = [resident.take(sharding) for resident, sharding in zip(self._shared, shared, strict=True)]
+        own = untouched(self._local, self._last)
+        if own is None:
+            own = [
                 resident.take(sharding, self._layout, seed)
                 for resident, sharding, seed in zip(self._local, local, self._seeds, strict=True)
-            ],
-        )
+            ]
+        return values, own
 
-    def keep(
-        self, shared: Sequence[jax.Array], local: Sequence[jax.Array], results: Results, first: Sequence[jax.Array] = ()
-    ) -> Results:
-        """Make new values the true ones.
+    def stage(self, shared: Sequence[jax.Array], local: Sequence[jax.Array], first: Sequence[jax.Array] = ()) -> Commit:
+        """New values, which are the true ones when the commit is done: after everything was computed.
 
         Args:
-          shared, local, results: what an execution made, after everything was computed: it has been waited for.
+          shared, local: what an execution makes.
           first: the local values of the first replica of all instances, if it is another's.
         """
         homes = first or [None] * len(local)
         new = [New(r, v, self._layout, h) for r, v, h in zip(self._local, local, homes, strict=True)]
         if self._trains:
             new += [New(r, v) for r, v in zip(self._shared, shared, strict=True)]
-        commit(new)
-        return results
+        self._last = stage(new)
+        return self._last

@@ -75,7 +75,8 @@ class PipelineEngine(ExecutableEngine):
         results = Results(self._outputs(outputs), finished)
         # A computation that failed raises here.
         jax.block_until_ready((shared, local, results.outputs, results.finished))
-        return self._state.keep(shared, local, results)
+        self._state.stage(shared, local).done = True
+        return results
 
     def _micro_batches(self, shared: list, local: list, feeds: Sequence, seeds: Any, start: int):  # noqa: ANN202
         """All micro-batches of one pipeline execution, in the order of the schedule."""

@@ -2,11 +2,15 @@
 
 import jax
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import Sharding, SingleDeviceSharding
+
+from openipu.jax_boundary import put_alone
 
 
 def put(value: np.ndarray, where: Sharding) -> jax.Array:
     """This process' part of a value on its devices; the parts of all processes are the value."""
+    if isinstance(where, SingleDeviceSharding):
+        return put_alone(value, where)
     if where.is_fully_addressable:
         return jax.device_put(value, where)
     return jax.make_array_from_process_local_data(where, value)

@@ -4,7 +4,6 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import attrs
 import jax
 import numpy as np
 from jax.sharding import Sharding
@@ -18,8 +17,7 @@ ALONE = Layout(1)
 _away: "weakref.WeakSet[Resident]" = weakref.WeakSet()
 
 
-@attrs.frozen(eq=False)
-class _OnDevice:
+class _OnDevice(NamedTuple):
     """A value on the device, how it is laid out there, and whether the host has not seen it yet.
 
     Of replicas that each have their own, the host gets the first one's; `first` has it where that is another process'.
@@ -36,7 +34,7 @@ class _OnDevice:
         return self.layout.first(np.asarray(own(self.value))) if self.first is None else np.asarray(own(self.first))
 
 
-class _Commit:
+class Commit:
     """Makes the results of one execution true, all in the same moment: when `done` is set."""
 
     __slots__ = ("done",)
@@ -48,7 +46,7 @@ class _Commit:
 class _Staged(NamedTuple):
     """What a resident holds, and the how manieth value it is, once a commit is done."""
 
-    commit: _Commit
+    commit: Commit
     held: _OnDevice
     version: int
 
@@ -100,7 +98,7 @@ class Resident:
         """
         with turns.VALUES:
             held = self._settled()
-            if held is not None and held.layout == layout:
+            if held is not None and (held.layout is layout or held.layout == layout):
                 placed = held.value.sharding
                 # Those of an executable's results are the very objects it was compiled with.
                 if placed is sharding or placed == sharding:
@@ -125,15 +123,15 @@ class Resident:
             held = self._settled()
             if held is not None and held.newer:
                 self._write(held.for_host())
-                self._held = attrs.evolve(held, newer=False)
-                _away.discard(self)
+                self._held = _OnDevice(held.value, held.layout, False, held.first)
+                self._is_home()
 
     def forget_device(self) -> None:
         """Let the next execution take the host's value; what only the device has is lost."""
         with turns.VALUES:
             self._settled()
             self._held = None
-            _away.discard(self)
+            self._is_home()
 
     def peek(self) -> np.ndarray:
         """The true value; nothing changes its place."""
@@ -141,14 +139,22 @@ class Resident:
             held = self._settled()
             return np.asarray(self._read()) if held is None else held.for_host()
 
-    def stage(self, commit: _Commit, value: jax.Array, layout: Layout, first: jax.Array | None = None) -> None:
+    def stage(self, commit: Commit, value: jax.Array, layout: Layout, first: jax.Array | None = None) -> None:
         """The value that is true once the commit is done; it stays on the device."""
-        self._settled()
-        _away.add(self)
+        held = self._settled()
+        if held is None or not held.newer:
+            _away.add(self)
         self._next = _Staged(commit, _OnDevice(value, layout, True, first), self._version + 1)
+
+    def value_of(self, commit: Commit) -> jax.Array | None:
+        """What a commit that is done has made the value, if nobody has asked for it since."""
+        staged = self._next
+        return staged.held.value if staged is not None and staged.commit is commit else None
 
     def _settled(self) -> _OnDevice | None:
         """What the device holds, after what has been committed since the last look."""
+        if self._next is None:
+            return self._held
         with turns.VALUES:
             following = self._next
             if following is not None and following.commit.done:
@@ -156,6 +162,11 @@ class Resident:
                 self._held, self._version = following.held, following.version
                 self._next = None
             return self._held
+
+    def _is_home(self) -> None:
+        # Not when an execution is about to give it a new value.
+        if self._next is None:
+            _away.discard(self)
 
 
 class New(NamedTuple):
@@ -167,13 +178,23 @@ class New(NamedTuple):
     first: jax.Array | None = None
 
 
-def commit(residents: Sequence[New]) -> None:
-    """Make new values of an execution the true ones: all, or (when interrupted) none."""
-    mark = _Commit()
+def stage(residents: Sequence[New]) -> Commit:
+    """New values of an execution: what is returned makes them the true ones, all or (when it is never done) none."""
+    commit = Commit()
     with turns.VALUES:
         for resident, value, layout, first in residents:
-            resident.stage(mark, value, layout, first)
-        mark.done = True
+            resident.stage(commit, value, layout, first)
+    return commit
+
+
+def untouched(residents: Sequence[Resident], commit: Commit) -> list[jax.Array] | None:
+    """The values that a commit made true, if nobody has asked for any of them since."""
+    if not commit.done:
+        return None
+    with turns.VALUES:
+        values = [resident.value_of(commit) for resident in residents]
+    found = [value for value in values if value is not None]
+    return found if len(found) == len(values) else None
 
 
 def bring_all_home() -> None:

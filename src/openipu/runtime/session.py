@@ -64,6 +64,7 @@ class Session:
     Attributes:
       engine: runs it.
       setting: where and how.
+      draws: whether executions read their seeds.
       indices: looks at labels and indices before they are placed; what is placed by the session has been looked at.
     """
 
@@ -97,6 +98,7 @@ class Session:
         if setting.traps:
             program, local = traps.trapping(program, setting.traps, watched), [*local, self._trap]
         self.engine = _engine(program, plan, shared, local, setting, rows, self._memory_check(plan))
+        self.draws = self.program.needs_key or self.plan.stochastic_rounding
         self.indices = IndexCheck(program.batch)
         self._estimate: model.Estimate | None = None
         if self._watcher is not None:
@@ -124,11 +126,6 @@ class Session:
     def plan(self) -> Plan:
         """How it is spread."""
         return self.engine.plan
-
-    @property
-    def draws(self) -> bool:
-        """Whether executions read their seeds."""
-        return self.program.needs_key or self.plan.stochastic_rounding
 
     def place(self, feeds: Callable[[], Sequence[np.ndarray]]) -> Any:
         """The feeds of one execution where the engine wants them; synthetic ones, if they are to be, always the same.

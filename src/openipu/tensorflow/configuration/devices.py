@@ -62,7 +62,7 @@ def instances(of_strategy: int = 1) -> int:
 
 def require_attached(ordinal: int) -> None:
     """Attach to the device if that was left to the first execution; refuse if it must never be."""
-    if not precompiles(ordinal):
+    if not system.is_attached(ordinal) and not precompiles(ordinal):
         system.attach_device(ordinal)
 
 

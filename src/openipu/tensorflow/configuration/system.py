@@ -171,6 +171,12 @@ def attach_device(ordinal: int = 0) -> hardware.Device:
         return configuration.devices[ordinal]
 
 
+def is_attached(ordinal: int) -> bool:
+    """Whether `/device:IPU:<ordinal>` is attached; asks for nothing, so that executions can."""
+    configuration = _active
+    return configuration is not None and ordinal in configuration.attached
+
+
 def _configuration() -> _Configuration:
     with _lock:
         if _active is None:

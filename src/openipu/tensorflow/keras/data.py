@@ -72,7 +72,7 @@ class ArraySource(Source):
     def row_blocks(self, elements: int) -> Iterator[np.ndarray]:
         """One pass over the data like `blocks`, as the row numbers of the examples: [elements, batch size]."""
         order = self._order()
-        order = np.arange(len(self.arrays[0])) if order is None else order
+        order = (np.arange(len(self.arrays[0])) if order is None else order).astype(np.int32)
         for window in self._windows(elements):
             yield order[window].reshape(elements, self.batch_size)
 

@@ -33,8 +33,8 @@ def of_execution(model: Any, compiled: CompiledModel, results: Results) -> dict[
         window = window if model._ipu.options.accumulate_outfeed else 1
         of_one_batch = _not_metrics(model, values) if window > 1 else set()
         values = {name: v[-window:].mean(0) if name in of_one_batch else v[-1] for name, v in values.items()}
-    method = _method(model, plan)
-    return {name: _scalar(_over_replicas(value, plan.all_replicas, method)) for name, value in values.items()}
+    replicas, method = plan.all_replicas, _method(model, plan)
+    return {name: _scalar(_over_replicas(value, replicas, method)) for name, value in values.items()}
 
 
 def of_steps(model: Any, compiled: CompiledModel, results: Results) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -110,4 +110,4 @@ def _over_replicas(value: np.ndarray, replicas: int, method: Method) -> np.ndarr
 
 
 def _scalar(value: np.ndarray) -> Any:
-    return float(value) if np.ndim(value) == 0 else value
+    return float(value) if value.ndim == 0 else value

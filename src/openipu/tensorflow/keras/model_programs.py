@@ -34,6 +34,9 @@ class CompiledModel:
     session: Session
     structure: Any
     names: tuple[str, ...] | None
+    _unread: list[int] = attrs.field(
+        init=False, default=attrs.Factory(lambda self: [0] * self.plan.all_replicas, takes_self=True)
+    )
 
     @property
     def plan(self) -> Plan:
@@ -42,7 +45,9 @@ class CompiledModel:
 
     def run(self, model: Any, feeds: Any) -> Results:
         """One execution on the model's device."""
-        seeds = devices.next_seeds(model._ipu.strategy.device_ordinal, self.plan.all_replicas)
+        seeds = self._unread
+        if self.session.draws:
+            seeds = devices.next_seeds(model._ipu.strategy.device_ordinal, self.plan.all_replicas)
         return run(self.session, feeds, seeds)
 
 

@@ -54,6 +54,8 @@ TABLE = (
     Private("keras.src.backend.common.global_state.set_global_attribute", "names of layers in a graph of its own",
             "when the context ends"),
     Private("keras.src.callbacks.callback_list.CallbackList", "callbacks are called by Keras' own container"),
+    Private("keras.src.callbacks.callback_list.CallbackList._on_train_batch_end", "numbers are told as they are"),
+    Private("keras.src.callbacks.callback_list.CallbackList._on_test_batch_end", "numbers are told as they are"),
     Private(f"{_LAYER}.CallContext", "a layer finds in it whether it trains"),
     Private(f"{_LAYER}.Layer._open_name_scope", "operations are named as in a call of the layer"),
     Private(f"{_LAYER}.Layer._flatten_layers", "all layers of a model"),
@@ -160,8 +162,32 @@ def results(model: Any) -> dict:
     return model.get_metrics_result()
 
 
+class _Callbacks(CallbackList):
+    """Keras' container; numbers are told as they are: Keras would ask TensorFlow about each whether it is a tensor."""
+
+    def _on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if not _numbers(logs):
+            super()._on_train_batch_end(batch, logs)
+            return
+        logs = dict(sorted(logs.items()))
+        for callback in self.callbacks:
+            callback.on_train_batch_end(batch, logs=logs)
+
+    def _on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        if not _numbers(logs):
+            super()._on_test_batch_end(batch, logs)
+            return
+        logs = dict(sorted(logs.items()))
+        for callback in self.callbacks:
+            callback.on_test_batch_end(batch, logs=logs)
+
+
+def _numbers(logs: dict[str, Any] | None) -> bool:
+    return logs is not None and all(type(value) is float for value in logs.values())
+
+
 def callback_list(callbacks: Any, **kwargs: Any) -> CallbackList:
-    return callbacks if isinstance(callbacks, CallbackList) else CallbackList(callbacks, **kwargs)
+    return callbacks if isinstance(callbacks, CallbackList) else _Callbacks(callbacks, **kwargs)
 
 
 def begin(model: Any, epochs: int, initial_epoch: int) -> tuple[int, int]:

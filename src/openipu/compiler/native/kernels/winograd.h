@@ -1,4 +1,4 @@
-// What Winograd's algorithms for windows of 3x3 share: patches of 4x4 inputs, transformed by additions.
+// What Winograd's algorithms for windows of 3x3 share: tiles of 2x2 and 4x4 results, and patches of inputs, transformed.
 #pragma once
 
 #include <algorithm>

@@ -32,6 +32,7 @@ NAMES = (
     "openipu_normalization_backward",
     "openipu_product",
     "openipu_outer_sum",
+    "openipu_loop",
 )
 
 Attributes = dict[str, tuple[int, ...] | int]

@@ -27,7 +27,7 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from openipu.compiler import native
+from openipu.compiler import loops, native
 from openipu.compiler.passes import dead, inline, margins, named_calls, pinning, products, rewriter
 
 
@@ -59,7 +59,7 @@ def finish(execution: Callable, arguments: tuple, platform: str = "cpu") -> Call
     if platform != "cpu" or native.library() is None:
         return execution
     closed, shape = jax.make_jaxpr(execution, return_shape=True)(*arguments)
-    compute, structure = jaxpr_as_fun(products.run(closed)), jax.tree.structure(shape)
+    compute, structure = jaxpr_as_fun(products.run(loops.run(closed))), jax.tree.structure(shape)
 
     def finished(*given: Any) -> Any:
         return jax.tree.unflatten(structure, compute(*jax.tree.leaves(given)))

@@ -5,46 +5,12 @@
 // activated while they are still in registers.
 #include <algorithm>
 
+#include "functions.h"
 #include "parts.h"
 #include "tiles.h"
 
 namespace openipu {
 namespace {
-
-// 2^k and e^r - 1, where x = k log 2 + r: together they make e^x and e^x - 1 without loss.
-inline void exponential(Floats x, Floats& power, Floats& rest) {
-  const float rounding = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to a whole number.
-  const Floats shifted = x * 1.44269504f + rounding;
-  const Floats whole = shifted - rounding;
-  const Floats r = (x - whole * 0.693145752f) - whole * 1.42860677e-6f;
-  Integers bits;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits << 23) + 0x3f800000;
-  std::memcpy(&power, &bits, sizeof bits);
-  // Fitted at Chebyshev's nodes; the error is below 1e-7.
-  const Floats q =
-      0.5f + r * (1.666657627e-1f + r * (4.166646302e-2f + r * (8.363335393e-3f + r * 1.393388375e-3f)));
-  rest = r + r * r * q;
-}
-
-inline Floats limited(Floats x, float most) {
-  // Written so that what is not a number stays.
-  x = x > most ? everywhere(most) : x;
-  return x < -most ? everywhere(-most) : x;
-}
-
-inline Floats sigmoid(Floats x) {
-  Floats power, rest;
-  exponential(-limited(x, 87.0f), power, rest);
-  return 1.0f / (1.0f + (power * rest + power));
-}
-
-inline Floats hyperbolic_tangent(Floats x) {
-  Floats power, rest;
-  exponential(limited(x, 10.0f) * 2.0f, power, rest);
-  const Floats less_one = power * rest + (power - 1.0f);
-  return less_one / (less_one + 2.0f);
-}
 
 // The gradient of what these functions were given, from their result.
 inline Floats sigmoid_gradient(Floats y, Floats g) { return g * (y * (1.0f - y)); }

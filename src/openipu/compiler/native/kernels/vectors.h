@@ -46,6 +46,25 @@ inline void store_some(float* to, Floats value, int64_t count) {
   std::memcpy(to, &value, count * sizeof(float));
 }
 
+// Changes rows and columns of a square, in halves, quarters, ...
+inline void turn(Floats (&rows)[kWidth]) {
+#pragma GCC unroll 4
+  for (int64_t half = kWidth / 2; half > 0; half /= 2) {
+    Integers upper, lower;
+    for (int64_t lane = 0; lane < kWidth; lane++) {
+      upper[lane] = lane & half ? lane - half + kWidth : lane;
+      lower[lane] = lane & half ? lane + kWidth : lane + half;
+    }
+#pragma GCC unroll 16
+    for (int64_t row = 0; row < kWidth; row++) {
+      if (row & half) continue;
+      const Floats one = rows[row], other = rows[row + half];
+      rows[row] = __builtin_shuffle(one, other, upper);
+      rows[row + half] = __builtin_shuffle(one, other, lower);
+    }
+  }
+}
+
 // Vectors of which all numbers, or only the first ones, are there.
 struct Whole {
   Floats load(const float* from) const { return openipu::load<Floats>(from); }

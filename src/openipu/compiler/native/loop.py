@@ -15,7 +15,7 @@ def run(arrays: Sequence[jax.Array], results: Sequence[ShapedArray], program: Se
     Args:
       arrays: that it is given.
       results: the types of what it makes.
-      program: the loop, as `compiler.loops.encoding` describes it.
+      program: the loop, as `passes.loops.encoding` describes it.
     """
     return LOOP.bind(*arrays, results=tuple(results), program=tuple(program))
 

@@ -17,8 +17,8 @@ The kernels and the layout are one walk because they decide each other: a convol
 happens to be stored in, and determines the order of what follows. The rewritten step is not meant to be
 differentiated: custom derivative rules are opened by step 1.
 
-`finish` is applied to a whole execution, when lanes and loops are in it: large products and sums over many rows
-go to native kernels.
+`finish` is applied to a whole execution, when lanes and loops are in it: `loops` makes one call of each loop of small
+dense steps; of what is left, large products and sums over many rows go to native kernels (`products`).
 """
 
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
-from openipu.compiler import loops, native
-from openipu.compiler.passes import dead, inline, margins, named_calls, pinning, products, rewriter
+from openipu.compiler import native
+from openipu.compiler.passes import dead, inline, loops, margins, named_calls, pinning, products, rewriter
 
 
 def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -> ClosedJaxpr:
@@ -49,7 +49,7 @@ def optimise(closed_jaxpr: ClosedJaxpr, platform: str = "cpu", lanes: int = 1) -
 
 
 def finish(execution: Callable, arguments: tuple, platform: str = "cpu") -> Callable:
-    """An execution on one device with its large products by native kernels, where there are any.
+    """An execution on one device with its loops and large products by native kernels, where there are any.
 
     Args:
       execution: a finished one: with all lanes and loops.

@@ -8,7 +8,7 @@
 
 namespace openipu::loop {
 
-// Numbers of an array; `compiler/loops/encoding.py` numbers them in the same way. A bool is a byte in an array.
+// Numbers of an array; `compiler/passes/loops/encoding.py` numbers them in the same way. A bool is a byte in an array.
 enum Type : int64_t { kFloat, kInt, kUnsigned, kLong, kUnsignedLong, kBool, kDouble };
 
 inline int64_t size_of(Type type) { return type == kBool ? 1 : type >= kLong ? 8 : 4; }

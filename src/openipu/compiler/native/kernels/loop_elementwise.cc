@@ -13,7 +13,7 @@
 namespace openipu::loop {
 namespace {
 
-// What an instruction computes; `compiler/loops/encoding.py` numbers them in the same way.
+// What an instruction computes; `compiler/passes/loops/encoding.py` numbers them in the same way.
 enum Code : int64_t {
   kFill, kLoad, kStore, kConvert, kSelect,
   kAdd, kSubtract, kMultiply, kDivide, kRemainder, kMaximum, kMinimum, kPower,

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import Jaxpr, JaxprEqn, Var, jaxpr_as_fun
 
-from openipu.compiler.loops import picking
-from openipu.compiler.loops.views import NotInLoops
 from openipu.compiler.passes.jaxprs import Atom, aval_of, read, traced
+from openipu.compiler.passes.loops import picking
+from openipu.compiler.passes.loops.views import NotInLoops
 
 Arrays = Sequence[jax.Array]
 # Higher powers are rather functions of their own.

@@ -8,7 +8,8 @@ from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import Jaxpr, JaxprEqn, Literal, Var
 
-from openipu.compiler.loops.operations import (
+from openipu.compiler.passes.jaxprs import Atom, aval_of
+from openipu.compiler.passes.loops.operations import (
     Elementwise,
     Instruction,
     Joined,
@@ -18,9 +19,8 @@ from openipu.compiler.loops.operations import (
     Reduction,
     Rows,
 )
-from openipu.compiler.loops.schedule import LEAST, MOST_THREADS
-from openipu.compiler.loops.views import NotInLoops, View
-from openipu.compiler.passes.jaxprs import Atom
+from openipu.compiler.passes.loops.schedule import LEAST, MOST_THREADS
+from openipu.compiler.passes.loops.views import NotInLoops, View
 from openipu.jax_boundary import fresh
 
 # What threads may share out of a sum.
@@ -35,8 +35,9 @@ _SIMPLE = {
     "shift_right_arithmetic": "shift_right_arithmetic", "eq": "equal", "ne": "not_equal", "lt": "less",
     "le": "less_equal", "gt": "greater", "ge": "greater_equal", "neg": "negate", "abs": "absolute", "sign": "sign",
     "exp": "exponential", "expm1": "exponential_less_one", "log": "logarithm", "log1p": "logarithm_of_one_more",
-    "tanh": "tangent", "logistic": "logistic", "sqrt": "root", "rsqrt": "reciprocal_root", "erf": "error_function", "erfc": "error_function_rest",
-    "floor": "floor", "ceil": "ceiling", "is_finite": "is_finite", "sin": "sine", "cos": "cosine",
+    "tanh": "tangent", "logistic": "logistic", "sqrt": "root", "rsqrt": "reciprocal_root", "erf": "error_function",
+    "erfc": "error_function_rest", "floor": "floor", "ceil": "ceiling", "is_finite": "is_finite",
+    "sin": "sine", "cos": "cosine",
     "convert_element_type": "convert", "select_n": "select",
 }  # fmt: skip
 _REDUCTIONS = {
@@ -105,7 +106,7 @@ class Translation:
 
     def _emit(self, name: str, operands: Sequence[View], result: Var) -> None:
         """An elementwise instruction on operands of equal sizes; of some, dimensions may be missing or of size 1."""
-        sizes = tuple(result.aval.shape)
+        sizes = tuple(aval_of(result).shape)
         operands = [o if o.sizes == sizes else o.broadcast(sizes, range(len(o.sizes))) for o in operands]
         read = tuple(o.base if isinstance(o.base, Var) and o == View.whole(o.base) else o for o in operands)
         self.operations.append(Elementwise(sizes, (Instruction(name, read, result),), (result,)))
@@ -122,7 +123,7 @@ class Translation:
             known = operands[0].dtype == "bool" and len(operands) == 3
         if not known or (name != "convert" and len({o.dtype for o in operands[name == "select" :]}) > 1):
             raise NotInLoops(f"{eqn.primitive.name} of {', '.join(str(o.dtype) for o in operands)}")
-        if name == "convert" and operands[0].dtype == eqn.outvars[0].aval.dtype:
+        if name == "convert" and operands[0].dtype == aval_of(eqn.outvars[0]).dtype:
             name = "copy"
         self._emit(name, operands, eqn.outvars[0])
 
@@ -143,13 +144,13 @@ class Translation:
     def _product(self, eqn: JaxprEqn) -> None:
         left, right = (self.view(atom) for atom in eqn.invars)
         (result,) = eqn.outvars
-        if any(dtype != "float32" for dtype in (left.dtype, right.dtype, result.aval.dtype)):
+        if any(dtype != "float32" for dtype in (left.dtype, right.dtype, aval_of(result).dtype)):
             raise NotInLoops(f"a product of {left.dtype}")
         (left_sum, right_sum), (left_stack, right_stack) = eqn.params["dimension_numbers"]
-        if result in self._turned and len(result.aval.shape) == 2 and not left_stack:
+        if result in self._turned and len(aval_of(result).shape) == 2 and not left_stack:
             # It is wanted the other way round: as the product of the sides in the other order.
             left, right, left_sum, right_sum = right, left, right_sum, left_sum
-            result = fresh(ShapedArray(result.aval.shape[::-1], result.aval.dtype))
+            result = fresh(ShapedArray(aval_of(result).shape[::-1], aval_of(result).dtype))
             self._views[eqn.outvars[0]] = View.whole(result).turned((1, 0))
         # What is summed over may come in any order: in that of one side, there is often nothing to copy.
         order = sorted(range(len(left_sum)), key=lambda i: -left.steps[left_sum[i]])
@@ -166,7 +167,7 @@ class Translation:
         if stack > 1 or depth < _DEEP or depth < 2 * rows or column_step != 1 or product.cycles < LEAST:
             self.operations.append(product)
             return
-        parts = fresh(ShapedArray((MOST_THREADS, rows, columns), result.aval.dtype))
+        parts = fresh(ShapedArray((MOST_THREADS, rows, columns), aval_of(result).dtype))
         self.operations += [attrs.evolve(product, result=parts, is_cut=True), Parts(View.whole(parts), result)]
 
     def _sides(
@@ -204,7 +205,7 @@ class Translation:
             raise NotInLoops("gather of other than rows")
         if not numbers.is_dense or not isinstance(numbers.base, Var):
             numbers = self.copied(numbers)
-        self.operations.append(Rows(table, numbers, rows, result.aval.size // rows, result))
+        self.operations.append(Rows(table, numbers, rows, aval_of(result).size // rows, result))
 
     def _joined(self, eqn: JaxprEqn) -> None:
         (result,), dim, first = eqn.outvars, eqn.params["dimension"], 0
@@ -235,7 +236,7 @@ class Translation:
             self._views[var] = self.view(atom)
 
     def _reshaped(self, eqn: JaxprEqn) -> View:
-        sizes = tuple(eqn.outvars[0].aval.shape)
+        sizes = tuple(aval_of(eqn.outvars[0]).shape)
         if eqn.primitive.name == "reshape" and eqn.params["dimensions"] is not None:
             raise NotInLoops("reshape of other dimensions")
         view = self.view(eqn.invars[0])
@@ -269,7 +270,7 @@ _OTHERS: dict[str, Callable[[Translation, JaxprEqn], None]] = {
 
 
 def _is_float(atom: Atom) -> bool:
-    return atom.aval.dtype in ("float32", "float64")
+    return aval_of(atom).dtype in ("float32", "float64")
 
 
 def _only_turned(jaxpr: Jaxpr) -> set[Var]:
@@ -283,6 +284,6 @@ def _only_turned(jaxpr: Jaxpr) -> set[Var]:
 
 
 def _check_type(atom: Atom) -> None:
-    dtype = str(atom.aval.dtype)
-    if dtype not in TYPES or 0 in atom.aval.shape:
-        raise NotInLoops(f"{dtype}{list(atom.aval.shape)}")
+    dtype = str(aval_of(atom).dtype)
+    if dtype not in TYPES or 0 in aval_of(atom).shape:
+        raise NotInLoops(f"{dtype}{list(aval_of(atom).shape)}")

@@ -1,4 +1,4 @@
-"""One number of each row by its place, and its gradient, as comparisons with all places: rows are short in small steps."""
+"""One number of each row by its place, and its gradient, as comparisons with all places: rows are short there."""
 
 from collections.abc import Callable
 from typing import Any

@@ -6,8 +6,8 @@ from typing import Literal
 import attrs
 from jax.extend.core import Var
 
-from openipu.compiler.loops.fusion import reads
-from openipu.compiler.loops.operations import Elementwise, Joined, Operation, Product, Rows
+from openipu.compiler.passes.loops.fusion import reads
+from openipu.compiler.passes.loops.operations import Elementwise, Joined, Operation, Product, Rows
 
 # Cycles that are worth sharing out: all threads wait for each other afterwards.
 LEAST = 6000

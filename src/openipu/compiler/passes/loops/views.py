@@ -8,6 +8,8 @@ import attrs
 import numpy as np
 from jax.extend.core import Literal, Var
 
+from openipu.compiler.passes.jaxprs import aval_of
+
 Sizes = tuple[int, ...]
 
 
@@ -43,7 +45,7 @@ class View:
     @classmethod
     def whole(cls, atom: Var | Literal) -> "View":
         """All of a value, as it is stored."""
-        sizes, dtype = tuple(atom.aval.shape), np.dtype(atom.aval.dtype)
+        sizes, dtype = tuple(aval_of(atom).shape), np.dtype(aval_of(atom).dtype)
         if isinstance(atom, Literal):
             number = np.asarray(atom.val, dtype)
             if number.ndim:
@@ -66,7 +68,7 @@ class View:
 
     def is_all_of(self, var: Var) -> bool:
         """Whether these are the numbers of a variable in their order, whatever dimensions they are given."""
-        return self.base is var and self.offset == 0 and self.is_dense and self.count == math.prod(var.aval.shape)
+        return self.base is var and self.offset == 0 and self.is_dense and self.count == math.prod(aval_of(var).shape)
 
     def broadcast(self, sizes: Sizes, dims: Sequence[int]) -> "View":
         """As `lax.broadcast_in_dim`."""

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxpr_as_fun
 
-from openipu.compiler.loops.encoding import Source
-from openipu.compiler.loops.translation import VIEWING
-from openipu.compiler.loops.views import NotInLoops
-from openipu.compiler.passes.jaxprs import Atom, read, traced
+from openipu.compiler.passes.jaxprs import Atom, aval_of, read, traced
+from openipu.compiler.passes.loops.encoding import Source
+from openipu.compiler.passes.loops.translation import VIEWING
+from openipu.compiler.passes.loops.views import NotInLoops
 from openipu.jax_boundary import fresh
 
 # What is made for all steps at once may take so many bytes.
@@ -68,7 +68,7 @@ def prepare(
     equations = _renamed(steady, env)
     rows = read_of(ahead)
     if rows:
-        equations += _of_all_steps(ahead, rows, given, steps, env)
+        equations += _of_all_steps(jaxpr.replace(eqns=ahead, outvars=rows), given, steps, env)
     return Preparation(equations, inside, [*read_of(steady), *rows], frozenset(rows))
 
 
@@ -95,9 +95,11 @@ def _with_their_inputs(equations: Sequence[JaxprEqn], some: Sequence[JaxprEqn]) 
 def _is_of_numbers(equation: JaxprEqn) -> bool:
     """Whether an equation makes, or picks, floating-point numbers of others."""
     atoms = (*equation.invars, *equation.outvars)
-    if any(jnp.issubdtype(atom.aval.dtype, jax.dtypes.prng_key) for atom in atoms):
+    if any(jnp.issubdtype(aval_of(atom).dtype, jax.dtypes.prng_key) for atom in atoms):
         return False
-    return any(jnp.issubdtype(atom.aval.dtype, jnp.floating) for atom in atoms) or equation.primitive.name in VIEWING
+    return (
+        any(jnp.issubdtype(aval_of(atom).dtype, jnp.floating) for atom in atoms) or equation.primitive.name in VIEWING
+    )
 
 
 def _needed(equations: Sequence[JaxprEqn], leaves: Sequence[Atom]) -> list[JaxprEqn]:
@@ -115,24 +117,24 @@ def _renamed(equations: Sequence[JaxprEqn], env: dict[Var, Atom]) -> list[JaxprE
     """The same outside of the loop, with variables of their own."""
     found = []
     for equation in equations:
-        outvars = [fresh(var.aval) for var in equation.outvars]
+        outvars = [fresh(aval_of(var)) for var in equation.outvars]
         found.append(equation.replace(invars=[read(env, atom) for atom in equation.invars], outvars=outvars))
         env.update(zip(equation.outvars, outvars, strict=True))
     return found
 
 
-def _of_all_steps(
-    equations: list[JaxprEqn], rows: list[Var], given: Mapping[Var, Source], steps: int, env: dict[Var, Atom]
-) -> list[JaxprEqn]:
-    """What steps read of equations, computed for all steps side by side."""
-    if steps * sum(math.prod(v.aval.shape) * v.aval.dtype.itemsize for e in equations for v in e.outvars) > _MOST_BYTES:
+def _of_all_steps(body: Jaxpr, given: Mapping[Var, Source], steps: int, env: dict[Var, Atom]) -> list[JaxprEqn]:
+    """What equations make of every step, computed for all steps side by side."""
+    types = [aval_of(var) for e in body.eqns for var in e.outvars]
+    if steps * sum(math.prod(t.shape) * t.dtype.itemsize for t in types) > _MOST_BYTES:
         raise NotInLoops("too many random numbers or indices to make them for all steps at once")
-    made = {var for e in equations for var in e.outvars}
-    inputs = list(dict.fromkeys(a for e in equations for a in e.invars if isinstance(a, Var) and a not in made))
+    made = {var for e in body.eqns for var in e.outvars}
+    inputs = list(dict.fromkeys(a for e in body.eqns for a in e.invars if isinstance(a, Var) and a not in made))
     axes = [0 if var in given and given[var].kind == "taken" else None for var in inputs]
-    body = jaxpr_as_fun(ClosedJaxpr(Jaxpr((), inputs, rows, equations), ()))
-    done = traced(jax.vmap(body, in_axes=axes, axis_size=steps), *(read(env, var) for var in inputs))
+    info = body.debug_info.with_unknown_names()
+    step = jaxpr_as_fun(ClosedJaxpr(body.replace(constvars=[], invars=inputs, debug_info=info), ()))
+    done = traced(jax.vmap(step, in_axes=axes, axis_size=steps), *(read(env, var) for var in inputs))
     if done.consts:
         raise NotInLoops("constants that are arrays")
-    env.update(zip(rows, done.results, strict=True))
+    env.update(zip((var for var in body.outvars if isinstance(var, Var)), done.results, strict=True))
     return done.equations

@@ -7,13 +7,14 @@ from typing import Literal
 import attrs
 from jax.extend.core import Var
 
-from openipu.compiler.loops.views import View
+from openipu.compiler.passes.jaxprs import aval_of
+from openipu.compiler.passes.loops.views import View
 
 # What one instruction takes for sixteen numbers, in cycles, where it is more than one.
 _CYCLES = {
     "divide": 12, "root": 20, "reciprocal_root": 32, "exponential": 16, "exponential_less_one": 16, "logarithm": 32,
-    "logarithm_of_one_more": 60, "tangent": 32, "logistic": 32, "error_function": 60, "error_function_rest": 60, "power": 500, "remainder": 500,
-    "sine": 500, "cosine": 500,
+    "logarithm_of_one_more": 60, "tangent": 32, "logistic": 32, "error_function": 60, "error_function_rest": 60,
+    "power": 500, "remainder": 500, "sine": 500, "cosine": 500,
 }  # fmt: skip
 
 
@@ -213,7 +214,7 @@ class Parts:
     @property
     def cycles(self) -> float:
         """About how long it takes on one core."""
-        return self.result.aval.size / 8
+        return aval_of(self.result).size / 8
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -246,7 +247,7 @@ class Joined:
     @property
     def cycles(self) -> float:
         """About how long it takes on one core."""
-        return self.result.aval.size / 4
+        return aval_of(self.result).size / 4
 
     @property
     def extent(self) -> tuple[int, int]:

@@ -7,7 +7,8 @@ import attrs
 import numpy as np
 from jax.extend.core import Var
 
-from openipu.compiler.loops.operations import (
+from openipu.compiler.passes.jaxprs import aval_of
+from openipu.compiler.passes.loops.operations import (
     Elementwise,
     Instruction,
     Joined,
@@ -17,9 +18,9 @@ from openipu.compiler.loops.operations import (
     Reduction,
     Rows,
 )
-from openipu.compiler.loops.schedule import Phase, split_of, threads
-from openipu.compiler.loops.translation import TYPES
-from openipu.compiler.loops.views import Constant, NotInLoops, View, common
+from openipu.compiler.passes.loops.schedule import Phase, split_of, threads
+from openipu.compiler.passes.loops.translation import TYPES
+from openipu.compiler.passes.loops.views import Constant, NotInLoops, View, common
 
 CODES = (
     "fill", "load", "store", "convert", "select",
@@ -27,7 +28,8 @@ CODES = (
     "and", "or", "xor", "not", "shift_left", "shift_right_logical", "shift_right_arithmetic",
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal",
     "negate", "absolute", "sign", "exponential", "exponential_less_one", "logarithm", "logarithm_of_one_more",
-    "tangent", "logistic", "root", "reciprocal_root", "error_function", "error_function_rest", "floor", "ceiling", "round", "is_finite",
+    "tangent", "logistic", "root", "reciprocal_root", "error_function", "error_function_rest",
+    "floor", "ceiling", "round", "is_finite",
     "sine", "cosine",
 )  # fmt: skip
 _KINDS = ("sum", "most", "least", "times")
@@ -131,7 +133,7 @@ class _Encoder:
         if known is not None:
             return known
         place = Source("own", self._own)
-        self._own += -(-base.aval.size * base.aval.dtype.itemsize // _LINE) * _LINE
+        self._own += -(-aval_of(base).size * aval_of(base).dtype.itemsize // _LINE) * _LINE
         return place
 
     def _overwrites(self, var: Var, base: Any) -> bool:
@@ -175,7 +177,7 @@ class _Encoder:
         return described
 
     def _joined(self, o: Joined) -> Numbers:
-        width = o.result.aval.dtype.itemsize
+        width = aval_of(o.result).dtype.itemsize
         described = [self._array(o.result), 0, width, len(o.pieces)]
         for given, part in o.pieces:
             sizes, (source, target) = common([given, part], keep_last=True)
@@ -242,7 +244,7 @@ class _Tiles:
                     self._free[_width(_dtype(operand))].append(self.places[value])
         for number, var in enumerate(operation.kept):
             in_place = int(self._may_be_in_place(var, operation, overwrites))
-            self._add("store", var.aval.dtype, None, [self._values[var], in_place], len(views) + number)
+            self._add("store", aval_of(var).dtype, None, [self._values[var], in_place], len(views) + number)
 
     def _read(self, operand: Var | View, views: Sequence[View], every: Sequence[View]) -> None:
         view = operand if isinstance(operand, View) else View.whole(operand)
@@ -270,7 +272,7 @@ class _Tiles:
 
     def _compute(self, instruction: Instruction) -> None:
         operands = [self._values[o] for o in instruction.operands]
-        made = instruction.result.aval.dtype
+        made = aval_of(instruction.result).dtype
         self._values[instruction.result] = self._new(_width(made))
         self._add(instruction.name, _dtype(instruction.operands[-1]), made, operands, self._values[instruction.result])
 
@@ -292,7 +294,7 @@ class _Tiles:
 
 
 def _dtype(operand: Var | View) -> np.dtype:
-    return operand.dtype if isinstance(operand, View) else np.dtype(operand.aval.dtype)
+    return operand.dtype if isinstance(operand, View) else np.dtype(aval_of(operand).dtype)
 
 
 def _width(dtype: np.dtype) -> int:

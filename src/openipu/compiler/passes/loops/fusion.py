@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from jax.extend.core import Var
 
-from openipu.compiler.loops.operations import Elementwise, Operation
+from openipu.compiler.passes.loops.operations import Elementwise, Operation
 
 # Instructions of one operation: what they make has to stay in the first cache.
 _MOST = 48

@@ -7,16 +7,16 @@ from jax import lax
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
-from openipu.compiler.loops import fusion, preparation, schedule
-from openipu.compiler.loops.encoding import Source, encode
-from openipu.compiler.loops.operations import Elementwise, Instruction, Operation, Product
-from openipu.compiler.loops.schedule import part_by_part
-from openipu.compiler.loops.simplifying import simplified
-from openipu.compiler.loops.translation import Translation
-from openipu.compiler.loops.views import NotInLoops, View
 from openipu.compiler.native.loop import run
 from openipu.compiler.passes import dead, inline
-from openipu.compiler.passes.jaxprs import Atom, read, traced
+from openipu.compiler.passes.jaxprs import Atom, aval_of, read, traced
+from openipu.compiler.passes.loops import fusion, preparation, schedule
+from openipu.compiler.passes.loops.encoding import Source, encode
+from openipu.compiler.passes.loops.operations import Elementwise, Instruction, Operation, Product
+from openipu.compiler.passes.loops.schedule import part_by_part
+from openipu.compiler.passes.loops.simplifying import simplified
+from openipu.compiler.passes.loops.translation import Translation
+from openipu.compiler.passes.loops.views import NotInLoops, View
 from openipu.jax_boundary import fresh
 
 # Multiply-adds of a step that are worth more than one thread: XLA runs smaller ones on one as fast.
@@ -89,7 +89,7 @@ def of_step(closed: ClosedJaxpr) -> ClosedJaxpr:
     given = {var: Source("carried", number, -1) for number, var in enumerate(jaxpr.invars)}
     leaves = [(atom, Source("kept", 0, number)) for number, atom in enumerate(jaxpr.outvars)]
     body = _Body(jaxpr, given, leaves, [])
-    results = [fresh(atom.aval) for atom in jaxpr.outvars]
+    results = [fresh(aval_of(atom)) for atom in jaxpr.outvars]
     equations = _call(jaxpr.invars, results, body, 1)
     return closed.replace(jaxpr=jaxpr.replace(eqns=equations, outvars=results))
 
@@ -110,7 +110,7 @@ def _call(arguments: Sequence[Atom], results: Sequence[Var], body: _Body, steps:
     placing = _Placing(translation, body)
     found = schedule.phases(placing.operations, placing.overwritten)
     program = encode(steps, found, given, placing.writes)
-    types = [var.aval for var in results]
+    types = [aval_of(var) for var in results]
     made = traced(lambda *arrays: run(arrays, types, program), *arguments, *(read(env, var) for var in before.read))
     (call,) = made.equations
     return [*before.equations, call.replace(outvars=list(results))]
@@ -185,4 +185,4 @@ class _Placing:
 
 
 def _bytes(atom: Atom) -> int:
-    return atom.aval.size * atom.aval.dtype.itemsize
+    return aval_of(atom).size * aval_of(atom).dtype.itemsize

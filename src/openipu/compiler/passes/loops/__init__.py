@@ -17,9 +17,9 @@ import logging
 
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
-from openipu.compiler.loops import assembly
-from openipu.compiler.loops.views import NotInLoops
 from openipu.compiler.passes.jaxprs import has_subjaxprs, map_subjaxprs, with_equations
+from openipu.compiler.passes.loops import assembly
+from openipu.compiler.passes.loops.views import NotInLoops
 
 log = logging.getLogger("openipu.native")
 

@@ -35,8 +35,9 @@ constexpr int64_t kLine = 64;
 // How often a thread looks for work before it lets others have the core: some tens of microseconds.
 constexpr int64_t kLooks = 500;
 
-// Where an array is: given, carried from step to step, one row of what is given or made, or a place of the loop's own.
-enum Kind : int64_t { kGiven, kCarried, kTaken, kMade, kKept, kOwn, kConstant };
+// Where an array is: given, carried from step to step, one row of what is given or made, or a place of the loop's own;
+// of one that only a chain reads, a block of it is in a place of each thread.
+enum Kind : int64_t { kGiven, kCarried, kTaken, kMade, kKept, kOwn, kConstant, kPassing };
 
 struct Source {
   Kind kind;
@@ -48,11 +49,17 @@ struct Source {
 };
 
 // What parts have of a result: some rows, some columns, or everything, of some of what is summed over.
-enum Split : int64_t { kByRows, kByColumns, kByDepth };
+enum Split : int64_t { kByRows, kByColumns, kByDepth, kWhole };
 
 // Operations that a part goes through one after another: each reads of the one before only what it made itself.
 struct Chain {
   Split split;
+  // Of all its operations; one that has a row of so many columns has as many rows of one.
+  int64_t rows;
+  // So many rows go through all operations before the next ones do; 0 if that depends on how many threads there are.
+  int64_t block;
+  // Arrays that only this chain reads, which hold one block: which, and how many bytes a row has.
+  std::vector<int64_t> passing, row_bytes;
   std::vector<int64_t> operations;
 };
 
@@ -64,7 +71,7 @@ struct Phase {
 
 struct Program {
   // At most so many threads are busy.
-  int64_t steps, threads, own_bytes, tile_bytes;
+  int64_t steps, threads, own_bytes, tile_bytes, block_bytes;
   std::vector<int64_t> constants;
   std::vector<Source> sources;
   std::vector<Made> operations;
@@ -72,15 +79,16 @@ struct Program {
 
   explicit Program(Reader from)
       : steps(from.number()), threads(from.number()), own_bytes(from.number()), tile_bytes(from.number()),
-        constants(from.numbers()) {
+        block_bytes(from.number()), constants(from.numbers()) {
     for (int64_t left = from.number(); left > 0; left--) sources.emplace_back(from);
     for (int64_t left = from.number(); left > 0; left--) operations.push_back(operation(from));
     for (int64_t left = from.number(); left > 0; left--) {
       Phase& phase = phases.emplace_back();
       phase.is_shared = from.number() != 0;
       for (int64_t chains = from.number(); chains > 0; chains--) {
-        const Split split = from.name<Split>();
-        phase.chains.push_back({split, from.numbers()});
+        Chain& chain = phase.chains.emplace_back();
+        chain.split = from.name<Split>(), chain.rows = from.number(), chain.block = from.number();
+        chain.passing = from.numbers(), chain.row_bytes = from.numbers(), chain.operations = from.numbers();
       }
     }
     if (!from.done()) throw std::invalid_argument("the description of a loop is too long");
@@ -100,14 +108,21 @@ struct Program {
   }
 };
 
-Region part_of(const Operation& operation, Split split, int64_t part, int64_t parts) {
+Region part_of(const Chain& chain, const Operation& operation, int64_t part, int64_t parts) {
   const int64_t rows = operation.rows, columns = operation.columns;
-  switch (split) {
-    case kByRows: return {border(rows, part, parts), border(rows, part + 1, parts), 0, columns};
+  switch (chain.split) {
+    case kByRows: return {border(chain.rows, part, parts), border(chain.rows, part + 1, parts), 0, columns};
     case kByColumns: return {0, rows, border(columns, part, parts), border(columns, part + 1, parts)};
     case kByDepth: return {0, rows, 0, columns, part, parts};
+    case kWhole: return {0, rows, 0, columns};
   }
   throw std::invalid_argument("a loop is split in a way that there is not");
+}
+
+// So many rows of an operation.
+Region of_rows(const Chain& chain, const Operation& operation, const Region& some) {
+  if (operation.rows == chain.rows) return {some.row, some.row_end, 0, operation.columns};
+  return {0, 1, some.row, some.row_end};
 }
 
 // Everything that threads share. Whoever comes late finds that nothing is left, even when the call has ended.
@@ -116,7 +131,7 @@ class Team {
   Team(Program program, std::vector<char*> given, std::vector<char*> results, int64_t threads)
       : program_(std::move(program)), given_(std::move(given)), results_(std::move(results)), threads_(threads),
         turns_(program_.steps * static_cast<int64_t>(program_.phases.size())),
-        room_(rounded(program_.tile_bytes, kLine) + kPanel + kSums),
+        room_(rounded(program_.tile_bytes, kLine) + rounded(program_.block_bytes, kLine) + kPanel + kSums),
         memory_(rounded(program_.own_bytes, kLine) + threads * room_), addresses_(program_.sources.size()),
         taken_(threads) {
     begin(0);
@@ -187,29 +202,41 @@ class Team {
         case kKept: addresses_[i] = results_[s.result]; break;
         case kOwn: addresses_[i] = memory_.data<char>() + s.given; break;
         case kConstant: addresses_[i] = reinterpret_cast<char*>(&program_.constants[s.given]); break;
+        case kPassing: break;
       }
     }
   }
 
   void run(const Chain& chain, int64_t part, int64_t parts, const Room& room) const {
     const Operation& first = *program_.operations[chain.operations.front()];
-    const Region all = part_of(first, chain.split, part, parts);
+    const Region all = part_of(chain, first, part, parts);
     const int64_t width = all.column_end - all.column;
     if (width == 0) return;
-    int64_t block = all.row_end - all.row;
-    if (chain.operations.size() > 1) {
+    int64_t block = chain.block ? chain.block : all.row_end - all.row;
+    if (chain.block == 0 && chain.operations.size() > 1) {
       block = std::max<int64_t>(rounded(kBlockBytes / (width * sizeof(float)), kRows), kRows);
     }
+    Addresses near;
+    if (!chain.passing.empty()) near = addresses_;
+    const Addresses& addresses = chain.passing.empty() ? addresses_ : near;
     for (int64_t row = all.row; row < all.row_end; row += block) {
+      for (size_t i = 0; i < chain.passing.size(); i++) {
+        // Where its first row would be.
+        near[chain.passing[i]] = room.block + program_.sources[chain.passing[i]].given - row * chain.row_bytes[i];
+      }
       Region some = all;
       some.row = row, some.row_end = std::min(all.row_end, row + block);
-      for (int64_t number : chain.operations) program_.operations[number]->run(addresses_, some, room);
+      for (int64_t number : chain.operations) {
+        const Operation& operation = *program_.operations[number];
+        operation.run(addresses, chain.split == kByRows ? of_rows(chain, operation, some) : some, room);
+      }
     }
   }
 
   Room room_of(int64_t seat) const {
     char* own = memory_.data<char>() + rounded(program_.own_bytes, kLine) + seat * room_;
-    return {own + kPanel + kSums, reinterpret_cast<float*>(own), reinterpret_cast<float*>(own + kPanel), threads_};
+    char* tiles = own + kPanel + kSums;
+    return {tiles, tiles + rounded(program_.tile_bytes, kLine), reinterpret_cast<float*>(own), reinterpret_cast<float*>(own + kPanel), threads_};
   }
 
   Program program_;

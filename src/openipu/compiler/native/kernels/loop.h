@@ -55,7 +55,7 @@ inline int64_t border(int64_t count, int64_t part, int64_t parts) {
 
 // What a thread needs of its own, for operations in turn; and how many threads there are.
 struct Room {
-  char* tiles;
+  char *tiles, *block;
   float *panel, *sums;
   int64_t threads;
 };

@@ -5,6 +5,10 @@
 #include <cstring>
 #include <vector>
 
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 namespace openipu {
 
 // No longer: compilers take comparisons of longer vectors apart, number by number.
@@ -36,14 +40,22 @@ inline Floats everywhere(float value) { return value - Floats{}; }
 // The first `count` numbers, and zeros; and the way back.
 inline Floats load_some(const float* from, int64_t count) {
   if (count == kWidth) return load<Floats>(from);
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_ps((1u << count) - 1, from);
+#else
   Floats value = {};
   std::memcpy(&value, from, count * sizeof(float));
   return value;
+#endif
 }
 
 inline void store_some(float* to, Floats value, int64_t count) {
   if (count == kWidth) return store(to, value);
+#if defined(__AVX512F__)
+  _mm512_mask_storeu_ps(to, (1u << count) - 1, value);
+#else
   std::memcpy(to, &value, count * sizeof(float));
+#endif
 }
 
 // Changes rows and columns of a square, in halves, quarters, ...

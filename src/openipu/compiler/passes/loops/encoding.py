@@ -8,6 +8,7 @@ import numpy as np
 from jax.extend.core import Var
 
 from openipu.compiler.passes.jaxprs import aval_of
+from openipu.compiler.passes.loops.fusion import reads
 from openipu.compiler.passes.loops.operations import (
     Elementwise,
     Instruction,
@@ -18,7 +19,7 @@ from openipu.compiler.passes.loops.operations import (
     Reduction,
     Rows,
 )
-from openipu.compiler.passes.loops.schedule import Phase, split_of, threads
+from openipu.compiler.passes.loops.schedule import Chain, Phase, threads
 from openipu.compiler.passes.loops.translation import TYPES
 from openipu.compiler.passes.loops.views import Constant, NotInLoops, View, common
 
@@ -33,13 +34,16 @@ CODES = (
     "sine", "cosine",
 )  # fmt: skip
 _KINDS = ("sum", "most", "least", "times")
-_SOURCES = ("given", "carried", "taken", "made", "kept", "own", "constant")
-_SPLITS = ("rows", "columns", "depth")
+_SOURCES = ("given", "carried", "taken", "made", "kept", "own", "constant", "passing")
+_SPLITS = ("rows", "columns", "depth", "whole")
 _ELEMENTWISE, _PRODUCT, _REDUCTION, _ROWS, _PARTS, _JOINED = range(6)
 # As in the kernel: numbers that an elementwise operation computes at once.
 _TILE = 512
 _MOST_VALUES = 256
 _LINE = 64
+# Bytes of a block of rows that goes through all operations of a chain, and what its rows are a multiple of.
+_BLOCK_BYTES = 1 << 14
+_BLOCK_ROWS = 6
 
 Numbers = list[int]
 # Whether the first value is kept where the second one is.
@@ -52,7 +56,7 @@ class Source:
 
     Attributes:
       kind: given; carried (given, and from the second step on the result); taken or made, one row a step; kept (a
-        result of the last step); own; constant.
+        result of the last step); own; constant; passing (own, a block of it in each thread).
       given, result: which of what the kernel is given and makes; of an own one or a constant, where it is.
       step: bytes from one step to the next.
     """
@@ -82,25 +86,51 @@ class _Encoder:
         self._constants: Numbers = []
         self._own = 0
         self._tiles = 0
+        self._block = 0
         self._given, self._writes = sources, writes
 
     def loop(self, steps: int, found: Sequence[Phase]) -> Numbers:
         operations: list[Numbers] = []
         phases: Numbers = []
+        readers: dict[Var, set[Operation]] = {}
+        for operation in (o for phase in found for o in phase.operations):
+            for var in reads(operation):
+                readers.setdefault(var, set()).add(operation)
         for phase in found:
             phases += [int(phase.is_shared), len(phase.chains)]
             for chain in phase.chains:
-                phases += [
-                    _SPLITS.index(split_of(chain)),
-                    len(chain),
-                    *range(len(operations), len(operations) + len(chain)),
-                ]
-                operations += [self._operation(o, phase.is_shared) for o in chain]
+                phases += self._chain(chain, readers)
+                phases += [len(chain.operations), *range(len(operations), len(operations) + len(chain.operations))]
+                operations += [self._operation(o, phase.is_shared) for o in chain.operations]
         sources = [n for s in self._sources for n in (_SOURCES.index(s.kind), s.given, s.result, s.step)]
         return [
-            steps, threads(found), self._own, self._tiles, len(self._constants), *self._constants,
+            steps, threads(found), self._own, self._tiles, self._block, len(self._constants), *self._constants,
             len(self._sources), *sources, len(operations), *(n for o in operations for n in o), len(found), *phases,
         ]  # fmt: skip
+
+    def _chain(self, chain: Chain, readers: Mapping[Var, set[Operation]]) -> Numbers:
+        """How a chain is cut, and which of its arrays need not leave a thread."""
+        described = [_SPLITS.index(chain.split), chain.rows]
+        rows, columns = chain.operations[0].extent
+        is_one_width = all(o.extent == (rows, columns) for o in chain.operations)
+        if chain.split != "rows" or len(chain.operations) == 1 or not is_one_width:
+            return [*described, 0 if is_one_width else max(1, chain.rows), 0, 0]
+        # As many rows as fit, in full tiles of products.
+        block = max(_BLOCK_ROWS, -(-_BLOCK_BYTES // (4 * columns) // _BLOCK_ROWS) * _BLOCK_ROWS)
+        passing = [
+            var
+            for o in chain.operations
+            for var in o.kept
+            if var not in self._writes and readers.get(var, set()) <= set(chain.operations)
+        ]
+        at = 0
+        for var in passing:
+            self._numbers[var] = len(self._sources)
+            self._sources.append(Source("passing", at))
+            at += -(-block * columns * aval_of(var).dtype.itemsize // _LINE) * _LINE
+        self._block = max(self._block, at)
+        widths = [columns * aval_of(var).dtype.itemsize for var in passing]
+        return [*described, block, len(passing), *(self._numbers[var] for var in passing), len(widths), *widths]
 
     def _operation(self, operation: Operation, is_shared: bool) -> Numbers:
         match operation:

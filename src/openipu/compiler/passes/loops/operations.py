@@ -10,6 +10,8 @@ from jax.extend.core import Var
 from openipu.compiler.passes.jaxprs import aval_of
 from openipu.compiler.passes.loops.views import View
 
+# Cycles of a call, and of each array that is looked up.
+_CALL = 150
 # What one instruction takes for sixteen numbers, in cycles, where it is more than one.
 _CYCLES = {
     "divide": 12, "root": 20, "reciprocal_root": 32, "exponential": 16, "exponential_less_one": 16, "logarithm": 32,
@@ -56,7 +58,7 @@ class Elementwise:
     def cycles(self) -> float:
         """About how long it takes on one core."""
         each = sum(_CYCLES.get(i.name, 1) for i in self.instructions) + len(self.views) + len(self.kept)
-        return each * math.prod(self.sizes) / 16
+        return _CALL * (1 + len(self.views)) + each * math.prod(self.sizes) / 16
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -105,7 +107,10 @@ class Product:
     @property
     def cycles(self) -> float:
         """About how long it takes on one core."""
-        return self.multiplications / 20
+        tiles = self.stack * -(-self.rows // 6) * -(-self.columns // 64)
+        # A tile of few columns waits for its own sums.
+        vectors = min(4, -(-self.columns // 16))
+        return _CALL + self.depth * (tiles * max(4, 3.6 * vectors) + self.columns / 8)
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -143,7 +148,7 @@ class Reduction:
     @property
     def cycles(self) -> float:
         """About how long it takes on one core."""
-        return self.given.count / 8
+        return _CALL + self.given.count / 4
 
     @property
     def extent(self) -> tuple[int, int]:
@@ -214,7 +219,7 @@ class Parts:
     @property
     def cycles(self) -> float:
         """About how long it takes on one core."""
-        return aval_of(self.result).size / 8
+        return _CALL + aval_of(self.result).size
 
     @property
     def extent(self) -> tuple[int, int]:

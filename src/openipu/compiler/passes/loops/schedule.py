@@ -6,6 +6,7 @@ from typing import Literal
 import attrs
 from jax.extend.core import Var
 
+from openipu.compiler.passes.loops import rowwise
 from openipu.compiler.passes.loops.fusion import reads
 from openipu.compiler.passes.loops.operations import Elementwise, Joined, Operation, Product, Rows
 
@@ -19,16 +20,37 @@ _WIDE = 128
 
 
 @attrs.frozen(eq=False)
+class Chain:
+    """Operations one after another; in a shared phase, a part of one reads the same part of those before.
+
+    Attributes:
+      operations: in their order.
+      split: how threads share them out.
+      rows: of a chain that is shared out by rows, how many; an operation that has one row of so many columns has as
+        many rows of one.
+    """
+
+    operations: tuple[Operation, ...]
+    split: Literal["rows", "columns", "depth", "whole"]
+    rows: int
+
+
+@attrs.frozen(eq=False)
 class Phase:
     """What is done before anything of the next phase.
 
     Attributes:
       is_shared: whether every thread does a part of every chain, or one thread everything.
-      chains: operations one after another; in a shared phase a part of one reads the same part of those before.
+      chains: that have nothing to do with each other.
     """
 
     is_shared: bool
-    chains: tuple[tuple[Operation, ...], ...]
+    chains: tuple[Chain, ...]
+
+    @property
+    def operations(self) -> list[Operation]:
+        """Of all chains."""
+        return [o for chain in self.chains for o in chain.operations]
 
 
 def phases(operations: Sequence[Operation], overwritten: Mapping[Operation, Sequence[Var]]) -> list[Phase]:
@@ -42,27 +64,48 @@ def phases(operations: Sequence[Operation], overwritten: Mapping[Operation, Sequ
     needs = {o: {made[var] for var in reads(o) if var in made} for o in operations}
     for operation, variables in overwritten.items():
         needs[operation] |= {o for o in operations if o is not operation and reads(o) & set(variables)}
+    barred = {o for o, variables in overwritten.items() if variables}
     done: set[Operation] = set()
     found: list[Phase] = []
     left = list(operations)
     while left:
         alone = _alone(left, needs, done)
-        if alone:
-            found.append(Phase(False, tuple((o,) for o in alone)))
+        found += _small(alone, needs, barred)
         done.update(alone)
         left = [o for o in left if o not in done]
         chains = _chains(left, needs, done, overwritten)
         if chains:
-            found.append(Phase(True, tuple(map(tuple, chains))))
+            found.append(Phase(True, tuple(Chain(tuple(c), _split_of(c), c[0].extent[0]) for c in chains)))
         done.update(o for chain in chains for o in chain)
         assert alone or chains, "operations that wait for each other"
         left = [o for o in left if o not in done]
     return found
 
 
+def _small(
+    operations: Sequence[Operation], needs: Mapping[Operation, set[Operation]], barred: set[Operation]
+) -> list[Phase]:
+    """Phases of small operations: what goes row by row is shared out together, if it is worth it."""
+    before, chain, rest, rows = rowwise.split(operations, needs, barred)
+    if sum(o.cycles for o in chain) < LEAST:
+        before, chain, rest = [], [], list(operations)
+    found = []
+    if before:
+        found.append(_by_one(before))
+    if chain:
+        found.append(Phase(True, (Chain(tuple(chain), "rows", rows),)))
+    if rest:
+        found.append(_by_one(rest))
+    return found
+
+
+def _by_one(operations: Sequence[Operation]) -> Phase:
+    return Phase(False, tuple(Chain((o,), "whole", 0) for o in operations))
+
+
 def threads(found: Sequence[Phase]) -> int:
     """How many threads a step keeps busy at most."""
-    shared = sum(o.cycles for phase in found if phase.is_shared for chain in phase.chains for o in chain)
+    shared = sum(o.cycles for phase in found if phase.is_shared for o in phase.operations)
     return max(1, min(MOST_THREADS, int(shared / _EACH)))
 
 
@@ -70,7 +113,7 @@ def _is_shared(operation: Operation) -> bool:
     return operation.cycles >= LEAST and not isinstance(operation, Joined)
 
 
-def split_of(chain: Sequence[Operation]) -> Literal["rows", "columns", "depth"]:
+def _split_of(chain: Sequence[Operation]) -> Literal["rows", "columns", "depth"]:
     """How threads share a chain out, so that each finds what it made before: weights are cut by rows."""
     first = chain[0]
     rows, columns = first.extent

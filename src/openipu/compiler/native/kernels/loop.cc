@@ -29,7 +29,8 @@ std::vector<int64_t> Reader::numbers() {
 
 namespace {
 
-// Bytes of a block of rows that goes through all operations of a chain before the next one does.
+// Bytes of a block of rows that goes through all operations of a chain before the next one does. Products pack their
+// other side for every block, so it has a good many rows.
 constexpr int64_t kBlockBytes = 1 << 14;
 constexpr int64_t kLine = 64;
 // How often a thread looks for work before it lets others have the core: some tens of microseconds.
@@ -214,7 +215,7 @@ class Team {
     if (width == 0) return;
     int64_t block = chain.block ? chain.block : all.row_end - all.row;
     if (chain.block == 0 && chain.operations.size() > 1) {
-      block = std::max<int64_t>(rounded(kBlockBytes / (width * sizeof(float)), kRows), kRows);
+      block = std::max<int64_t>(rounded(kBlockBytes / (width * sizeof(float)), kRows), kSummedRows);
     }
     Addresses near;
     if (!chain.passing.empty()) near = addresses_;

@@ -78,7 +78,7 @@ Made read_parts(Reader& from);
 Made read_joined(Reader& from);
 
 // Numbers that an elementwise operation computes at once: what it makes on the way stays in the first cache.
-constexpr int64_t kTileNumbers = 512;
+constexpr int64_t kTileNumbers = 1024;
 // Depth of a product that is packed at once, and rows that are summed over all of it.
 constexpr int64_t kDepth = 64;
 constexpr int64_t kSummedRows = 48;

@@ -38,7 +38,7 @@ _SOURCES = ("given", "carried", "taken", "made", "kept", "own", "constant", "pas
 _SPLITS = ("rows", "columns", "depth", "whole")
 _ELEMENTWISE, _PRODUCT, _REDUCTION, _ROWS, _PARTS, _JOINED = range(6)
 # As in the kernel: numbers that an elementwise operation computes at once.
-_TILE = 512
+_TILE = 1024
 _MOST_VALUES = 256
 _LINE = 64
 # Bytes of a block of rows that goes through all operations of a chain, and what its rows are a multiple of.

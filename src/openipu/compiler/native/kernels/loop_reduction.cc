@@ -153,10 +153,10 @@ class Rows : public Operation {
     const char* numbers = numbers_.in(addresses);
     for (int64_t row = region.row; row < region.row_end; row++) {
       const int64_t count = region.column_end * bytes_ - first;
-      if (row + 1 < region.row_end) {
-        // Tables are seldom in a cache: the next row is on its way while this one is copied.
-        const char* next = table_.in(addresses) + number(numbers, row + 1) * size + first;
-        for (int64_t ahead = 0; ahead < count; ahead += kLine) __builtin_prefetch(next + ahead);
+      if (row + kAhead < region.row_end) {
+        // Tables are seldom in a cache: the first lines of a later row make the processor fetch those that follow.
+        const char* later = table_.in(addresses) + number(numbers, row + kAhead) * size + first;
+        for (int64_t line = 0; line < std::min(count, 4 * kLine); line += kLine) __builtin_prefetch(later + line);
       }
       const char* from = table_.in(addresses) + number(numbers, row) * size + first;
       std::memcpy(result_.in(addresses) + row * size + first, from, count);
@@ -165,6 +165,7 @@ class Rows : public Operation {
 
  private:
   static constexpr int64_t kLine = 64;
+  static constexpr int64_t kAhead = 4;
 
   int64_t number(const char* numbers, int64_t row) const {
     const int64_t found = wide_numbers_ ? reinterpret_cast<const int64_t*>(numbers)[row]

@@ -33,6 +33,8 @@ class Product : public Operation {
     auto* result = reinterpret_cast<float*>(result_.in(addresses)) + region.part * rows * columns;
     const int64_t begin = border(depth_, region.part, region.parts);
     const int64_t depth = border(depth_, region.part + 1, region.parts) - begin;
+    // A thread for which nothing is left to sum over adds nothing.
+    if (depth == 0) return void(std::fill_n(result, rows * columns, 0.0f));
     for (int64_t row = region.row; row < region.row_end;) {
       const int64_t number = row / height_, first = row % height_;
       const int64_t count = std::min({height_ - first, region.row_end - row, kSummedRows});

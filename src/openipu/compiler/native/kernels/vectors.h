@@ -58,8 +58,18 @@ inline void store_some(float* to, Floats value, int64_t count) {
 #endif
 }
 
-// Changes rows and columns of a square, in halves, quarters, ...
+// Changes rows and columns of a square.
 inline void turn(Floats (&rows)[kWidth]) {
+#if defined(__clang__)
+  for (int64_t row = 0; row < kWidth; row++) {
+    for (int64_t column = 0; column < row; column++) {
+      const float one = rows[row][column];
+      rows[row][column] = rows[column][row];
+      rows[column][row] = one;
+    }
+  }
+#else
+  // In halves, quarters, and so on: GCC knows shuffles of two vectors by a third.
 #pragma GCC unroll 4
   for (int64_t half = kWidth / 2; half > 0; half /= 2) {
     Integers upper, lower;
@@ -75,6 +85,7 @@ inline void turn(Floats (&rows)[kWidth]) {
       rows[row + half] = __builtin_shuffle(one, other, lower);
     }
   }
+#endif
 }
 
 // Vectors of which all numbers, or only the first ones, are there.

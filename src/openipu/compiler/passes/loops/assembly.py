@@ -23,6 +23,8 @@ from openipu.jax_boundary import fresh
 _LEAST_MULTIPLICATIONS = 3 << 19
 # Multiply-adds of a step beyond which XLA's products are as good, and threads that wait for each other no matter.
 _MOST_MULTIPLICATIONS = 1 << 26
+# Of a program of one step: threads that stay together need something to stay for.
+_FEWEST_PRODUCTS = 2
 
 
 @attrs.frozen
@@ -85,6 +87,8 @@ def of_step(closed: ClosedJaxpr) -> ClosedJaxpr:
     jaxpr = simplified(closed.jaxpr)
     if closed.consts:
         raise NotInLoops("constants that are arrays")
+    if sum(eqn.primitive.name == "dot_general" for eqn in jaxpr.eqns) < _FEWEST_PRODUCTS:
+        raise NotInLoops("a product alone has kernels of its own")
     # Of the only step: nothing is the same in others.
     given = {var: Source("carried", number, -1) for number, var in enumerate(jaxpr.invars)}
     leaves = [(atom, Source("kept", 0, number)) for number, atom in enumerate(jaxpr.outvars)]

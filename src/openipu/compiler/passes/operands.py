@@ -30,14 +30,19 @@ class Operand:
 
     def merged(self, dims: Sequence[int]) -> tuple[int, int] | None:
         """The size and step of dimensions as one; None if they do not lie side by side."""
-        dims = [d for d in dims if self.sizes[d] > 1]
-        for outer, inner in pairwise(dims):
-            if self.steps[outer] != self.steps[inner] * self.sizes[inner]:
-                return None
-        return math.prod(self.sizes[d] for d in dims), self.steps[dims[-1]] if dims else 1
+        return merged(self.sizes, self.steps, dims)
 
     def sides(self, batch: Sequence[int], summed: Sequence[int]) -> tuple[tuple[int, int], tuple[int, int]] | None:
         """Sizes and steps of what stays and of what is summed over."""
         stays = self.merged([d for d in range(len(self.sizes)) if d not in batch and d not in summed])
         goes = self.merged(summed)
         return None if stays is None or goes is None else (stays, goes)
+
+
+def merged(sizes: Sequence[int], steps: Sequence[int], dims: Sequence[int]) -> tuple[int, int] | None:
+    """The size and step of some dimensions of an array as one; None if their elements are not one row."""
+    dims = [d for d in dims if sizes[d] > 1]
+    for outer, inner in pairwise(dims):
+        if steps[outer] != steps[inner] * sizes[inner]:
+            return None
+    return math.prod(sizes[d] for d in dims), steps[dims[-1]] if dims else 1

@@ -66,8 +66,19 @@ class Elementwise:
         return extent(self.sizes)
 
 
+class _OfOneResult:
+    """An operation that makes one array."""
+
+    result: Var
+
+    @property
+    def kept(self) -> tuple[Var, ...]:
+        """What others read."""
+        return (self.result,)
+
+
 @attrs.frozen(eq=False)
-class Product:
+class Product(_OfOneResult):
     """A product of matrices, or of stacks of them.
 
     Attributes:
@@ -88,11 +99,6 @@ class Product:
     right_steps: tuple[int, int, int]
     result: Var
     is_cut: bool = False
-
-    @property
-    def kept(self) -> tuple[Var, ...]:
-        """What others read."""
-        return (self.result,)
 
     @property
     def views(self) -> list[View]:
@@ -119,7 +125,7 @@ class Product:
 
 
 @attrs.frozen(eq=False)
-class Reduction:
+class Reduction(_OfOneResult):
     """A sum or an extreme over some dimensions.
 
     Attributes:
@@ -134,11 +140,6 @@ class Reduction:
     kept_dims: tuple[int, ...]
     gone: tuple[int, ...]
     result: Var
-
-    @property
-    def kept(self) -> tuple[Var, ...]:
-        """What others read."""
-        return (self.result,)
 
     @property
     def views(self) -> list[View]:
@@ -157,7 +158,7 @@ class Reduction:
 
 
 @attrs.frozen(eq=False)
-class Rows:
+class Rows(_OfOneResult):
     """Rows of a table by their numbers.
 
     Attributes:
@@ -172,11 +173,6 @@ class Rows:
     rows: int
     columns: int
     result: Var
-
-    @property
-    def kept(self) -> tuple[Var, ...]:
-        """What others read."""
-        return (self.result,)
 
     @property
     def views(self) -> list[View]:
@@ -195,7 +191,7 @@ class Rows:
 
 
 @attrs.frozen(eq=False)
-class Parts:
+class Parts(_OfOneResult):
     """The sum of what threads made of a product.
 
     Attributes:
@@ -205,11 +201,6 @@ class Parts:
 
     given: View
     result: Var
-
-    @property
-    def kept(self) -> tuple[Var, ...]:
-        """What others read."""
-        return (self.result,)
 
     @property
     def views(self) -> list[View]:
@@ -228,7 +219,7 @@ class Parts:
 
 
 @attrs.frozen(eq=False)
-class Joined:
+class Joined(_OfOneResult):
     """Arrays side by side in one.
 
     Attributes:
@@ -238,11 +229,6 @@ class Joined:
 
     pieces: tuple[tuple[View, View], ...]
     result: Var
-
-    @property
-    def kept(self) -> tuple[Var, ...]:
-        """What others read."""
-        return (self.result,)
 
     @property
     def views(self) -> list[View]:

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import attrs
 import numpy as np
 from jax.extend.core import Literal, Var
 
 from openipu.compiler.passes.jaxprs import aval_of
+from openipu.compiler.passes.operands import merged
 
 Sizes = tuple[int, ...]
 
@@ -102,11 +102,7 @@ class View:
 
     def merged(self, dims: Sequence[int]) -> tuple[int, int] | None:
         """The size and step of dimensions as one; None if they are not a row of numbers."""
-        dims = [d for d in dims if self.sizes[d] > 1]
-        for outer, inner in pairwise(dims):
-            if self.steps[outer] != self.steps[inner] * self.sizes[inner]:
-                return None
-        return math.prod(self.sizes[d] for d in dims), self.steps[dims[-1]] if dims else 1
+        return merged(self.sizes, self.steps, dims)
 
 
 def in_order(sizes: Sizes) -> Sizes:
